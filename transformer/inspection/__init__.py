@@ -1,0 +1,1 @@
+"""Looking into a model: attention maps, their pictures, and TensorBoard."""

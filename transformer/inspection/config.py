@@ -23,6 +23,4 @@ class InspectionConfig(BaseModel):
     probe_text: str | None = Field(
         None, min_length=1, description="Sentence whose attention is drawn. null: the start of the validation text."
     )
-    probe_tokens: int = Field(
-        32, ge=1, le=256, description="Tokens of the sentence that are drawn, at most."
-    )
+    probe_tokens: int = Field(32, ge=1, le=256, description="Tokens of the sentence that are drawn, at most.")

@@ -1,0 +1,1 @@
+"""The model: attention, positions, layers and the Transformer that joins them."""

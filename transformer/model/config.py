@@ -65,9 +65,7 @@ class ModelConfig(BaseModel):
     def _rotary_needs_pairs(cls, position: PositionName, info: ValidationInfo) -> PositionName:
         d_model, n_heads = info.data.get("d_model"), info.data.get("n_heads")
         if position == "rotary" and d_model is not None and n_heads is not None and d_model // n_heads % 2:
-            raise ValueError(
-                f"rotary turns pairs of dimensions, and d_model / n_heads = {d_model // n_heads} is odd"
-            )
+            raise ValueError(f"rotary turns pairs of dimensions, and d_model / n_heads = {d_model // n_heads} is odd")
         return position
 
     @property

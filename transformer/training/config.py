@@ -55,12 +55,8 @@ class TrainingConfig(BaseModel):
     target_loss: float | None = Field(
         None, gt=0.0, description="Stop when the validation loss is at or below this. null: never."
     )
-    save_every: int | None = Field(
-        None, ge=1, description="Steps between checkpoints. null: at each evaluation."
-    )
-    keep_checkpoints: int = Field(
-        1, ge=1, description="Number of newest checkpoints kept; the best is kept as well."
-    )
+    save_every: int | None = Field(None, ge=1, description="Steps between checkpoints. null: at each evaluation.")
+    keep_checkpoints: int = Field(1, ge=1, description="Number of newest checkpoints kept; the best is kept as well.")
 
     @field_validator("gradient_accumulation")
     @classmethod

@@ -1,0 +1,49 @@
+"""Entry point of the `attn` command and of `python -m cli`."""
+
+import os
+import sys
+
+EXIT_MENDABLE = 1
+EXIT_DIVERGED = 3
+EXIT_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command line. What a user can mend ends in one message and exit code 1, never in a traceback."""
+    from cli.app import app
+
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    try:
+        app()
+    except BrokenPipeError:  # the reader of stdout has gone, as in `attn generate | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except Exception as error:
+        code = _exit_code(error)
+        if code is None:
+            raise
+        from cli.terminal import printable, say
+
+        say(f"error: {printable(str(error))}")
+        sys.exit(code)
+
+
+def _exit_code(error: Exception) -> int | None:
+    """The exit code of an error that a user can mend, None for one that only we can."""
+    from cli.errors import ConfigError
+    from data.errors import DataError
+    from transformer.errors import DivergedError, UserError
+
+    if isinstance(error, DivergedError):
+        return EXIT_DIVERGED
+    if isinstance(error, ConfigError | DataError | UserError) or (isinstance(error, OSError) and error.filename):
+        return EXIT_MENDABLE
+    return None
+
+
+if __name__ == "__main__":
+    main()

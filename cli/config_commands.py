@@ -1,0 +1,78 @@
+"""`attn config`: write, check and explain configuration files."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cli.config import Config
+from cli.config_file import load_config
+from cli.config_reference import json_schema, keys_markdown, keys_table, starter
+from cli.terminal import count, say
+from transformer.errors import UserError
+from transformer.files import write_text
+
+
+def init(file: Path) -> None:
+    """Write a starter file. Raises UserError where the file exists."""
+    if file.exists():
+        raise UserError(f"{file}: exists, and is kept; name another file")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, starter())
+    say(f"wrote {file}; train with: attn train {file}")
+
+
+def keys(*, as_markdown: bool) -> None:
+    """Write every key to stdout."""
+    sys.stdout.write(keys_markdown() if as_markdown else keys_table())
+
+
+def schema() -> None:
+    """Write the JSON Schema to stdout."""
+    sys.stdout.write(json.dumps(json_schema(), indent=2) + "\n")
+
+
+def check(config_file: Path, overrides: Sequence[str]) -> None:
+    """Check a file and write to stdout what would run."""
+    config = load_config(config_file, overrides)
+    from cli.material import gather
+    from transformer.model.transformer import Transformer
+    from transformer.training.device import choose_device, choose_precision
+
+    device = choose_device(config.device)
+    precision = choose_precision(config.training.precision, device)
+    material = gather(config)
+    vocab_size = material.tokenizer.get_vocab_size()
+    model = Transformer(config.model, vocab_size)
+    training = config.training
+    tokens_per_step = training.batch_size * config.model.context_length
+    rows = [
+        ("data", "; ".join(material.facts)),
+        ("parameters", f"{model.n_parameters:,}"),
+        ("tokens a step", f"{tokens_per_step:,} ({training.batch_size} x {config.model.context_length})"),
+        ("steps", f"{training.max_steps:,}"),
+        ("tokens in all", count(tokens_per_step * training.max_steps)),
+    ]
+    if material.n_windows is not None:
+        epochs = training.max_steps * training.batch_size / material.n_windows
+        rows += [("windows", f"{material.n_windows:,} an epoch"), ("epochs", f"{epochs:.2f}")]
+    rows += [
+        ("memory", f"about {count(training_memory(config, vocab_size, model.n_parameters))}B while training"),
+        ("device", f"{device}, {str(precision).removeprefix('torch.')}"),
+    ]
+    sys.stdout.write(f"{config_file}: valid\n" + "".join(f"  {name:<15}{value}\n" for name, value in rows))
+
+
+def training_memory(config: Config, vocab_size: int, n_parameters: int) -> float:
+    """Estimate of the bytes that training takes at its peak, beside what Python and torch take themselves.
+
+    Weights, gradients and two averages for each parameter, and for each token what the backward pass needs: per
+    layer about 14 vectors of d_model and 3 of d_ff, the attention weights where they are written out, and three
+    rows of logits; all in fp32.
+    """
+    model, training = config.model, config.training
+    tokens = training.batch_size // training.gradient_accumulation * model.context_length
+    written_out = model.attention == "explicit" or (model.attention == "auto" and model.dropout > 0)
+    weights = 4 * model.n_heads * model.context_length if written_out else 0
+    per_layer = 14 * model.d_model + 3 * model.feed_forward_width + weights
+    return 4.0 * (4 * n_parameters + tokens * (model.n_layers * per_layer + 3 * vocab_size))

@@ -1,0 +1,166 @@
+"""What a training run tells while it goes: metrics.jsonl, TensorBoard, samples, attention maps, and the terminal."""
+
+import json
+from types import TracebackType
+from typing import Self
+
+import torch
+from tqdm import tqdm
+
+from cli.config import Config
+from cli.material import Material
+from cli.records import evaluation_values, forget_after, hyperparameters, sample_section
+from cli.terminal import bold, count, dim, duration, is_terminal, printable, say
+from data.tokenizer import encode, token_labels
+from transformer.inference.evaluation import Evaluation
+from transformer.inference.sampling import Sampling
+from transformer.inference.text import TextGeneration
+from transformer.inspection.capture import attention_maps
+from transformer.inspection.heatmap import draw_layer
+from transformer.inspection.tensorboard import TensorBoardWriter, image_steps
+from transformer.model.transformer import Transformer
+from transformer.randomness import derive_seed
+from transformer.run_folder import RunFolder
+from transformer.training.loop import Evaluated, Event, Finished, Step
+
+SAMPLE_TEMPERATURE = 0.8
+SHOWN_SAMPLE = 240
+"""Characters of a sample that the terminal shows."""
+
+
+class Reporter:
+    """Consumes the events of a run. Closing it ends the bar and the event file."""
+
+    def __init__(
+        self, config: Config, material: Material, model: Transformer, folder: RunFolder, *, first_step: int
+    ) -> None:
+        """What a folder holds of steps after `first_step` is dropped: a resumed run makes those steps again."""
+        self.config, self.material, self.model, self.folder = config, material, model, folder
+        self.image_steps = set(image_steps(config.training.max_steps, config.inspection.images))
+        self.probe = self._probe()
+        forget_after(folder, first_step)
+        self.metrics = folder.metrics_file.open("a", encoding="utf-8")
+        self.tensorboard = TensorBoardWriter(folder.tensorboard_folder)
+        self.bar = tqdm(
+            total=config.training.max_steps,
+            initial=first_step,
+            disable=not is_terminal(),
+            dynamic_ncols=True,
+            unit="step",
+            bar_format="{percentage:3.0f}% {bar} step {n_fmt}/{total_fmt} · {elapsed}<{remaining}{postfix}",
+        )
+        self._tokens, self._seconds = 0, 0.0
+        if first_step == 0:
+            self.tensorboard.hyperparameters(hyperparameters(config), ["loss/validation", "loss/train"])
+            if 0 in self.image_steps:
+                self._draw(0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.close()
+        self.metrics.close()
+        self.tensorboard.close()
+
+    def handle(self, event: Event) -> None:
+        """Tell everyone whom an event concerns."""
+        if isinstance(event, Step):
+            self._on_step(event)
+        elif isinstance(event, Evaluated):
+            self._on_evaluation(event)
+        else:
+            self._on_finish(event)
+
+    def _on_step(self, event: Step) -> None:
+        self._tokens += event.tokens
+        self._seconds += event.seconds
+        if event.step % self.config.logging.log_every == 0 or event.step in (1, self.config.training.max_steps):
+            self._log_step(event)
+        self.bar.update()
+        sample_every = self.config.logging.sample_every
+        if sample_every is not None and event.step % sample_every == 0:
+            self._sample(event.step)
+        if event.step in self.image_steps:
+            self._draw(event.step)
+
+    def _log_step(self, event: Step) -> None:
+        speed = self._tokens / self._seconds
+        self._tokens, self._seconds = 0, 0.0
+        values = {
+            "loss/train": event.loss,
+            "optimizer/learning_rate": event.learning_rate,
+            "optimizer/gradient_norm": event.gradient_norm,
+            "speed/tokens_per_second": speed,
+        }
+        self._record(event.step, values)
+        postfix = f"loss {event.loss:.3f} · rate {event.learning_rate:.1e} · {count(speed)} tokens/s"
+        self.bar.set_postfix_str(postfix, refresh=False)
+        if self.bar.disable:
+            say(
+                f"step {event.step}/{self.config.training.max_steps} · {postfix} · {self._time_left(event, speed)} left"
+            )
+
+    def _time_left(self, event: Step, speed: float) -> str:
+        return duration((self.config.training.max_steps - event.step) * event.tokens / speed)
+
+    def _on_evaluation(self, event: Evaluated) -> None:
+        self._record(event.step, evaluation_values(event.result))
+        mark = bold(" best so far") if event.is_best else ""
+        say(f"step {event.step} · validation {describe(event.result)}{mark}")
+        if self.config.logging.sample_every is None:
+            self._sample(event.step)
+
+    def _on_finish(self, event: Finished) -> None:
+        if event.reason != "interrupted" and event.step not in self.image_steps and self.image_steps:
+            self._draw(event.step)
+
+    def _record(self, step: int, values: dict[str, float]) -> None:
+        self.metrics.write(json.dumps({"step": step, **values}) + "\n")
+        self.metrics.flush()
+        self.tensorboard.scalars(step, values)
+
+    def _sample(self, step: int) -> None:
+        """Write a text of the model into samples.md and TensorBoard, and its beginning onto the terminal."""
+        logging = self.config.logging
+        if not logging.sample_tokens:
+            return
+        prompt = encode(self.material.tokenizer, logging.sample_prompt).tolist()
+        seed = derive_seed(self.config.seed, "sample", step)
+        sampling = Sampling(temperature=SAMPLE_TEMPERATURE)
+        writing = TextGeneration(self.model, self.material.tokenizer, [prompt], seeds=[seed], sampling=sampling)
+        text = logging.sample_prompt + "".join(piece for _, piece in writing.pieces(logging.sample_tokens))
+        with self.folder.samples_file.open("a", encoding="utf-8") as file:
+            file.write(sample_section(step, text))
+        self.tensorboard.text("sample", step, text)
+        shown = text[:SHOWN_SAMPLE] + (" …" if len(text) > SHOWN_SAMPLE else "")
+        say(dim("\n".join("  │ " + line for line in printable(shown).strip().splitlines())))
+
+    def _probe(self) -> torch.Tensor:
+        """The sentence whose attention is drawn: ids (1, T)."""
+        inspection = self.config.inspection
+        ids = self.material.probe_ids
+        if inspection.probe_text is not None:
+            ids = encode(self.material.tokenizer, inspection.probe_text).tolist()
+        return torch.tensor([ids[: min(inspection.probe_tokens, self.model.config.context_length)]])
+
+    def _draw(self, step: int) -> None:
+        """Write one picture a layer, all its heads side by side."""
+        maps = attention_maps(self.model, self.probe.to(self.model.embedding.weight.device))
+        labels = token_labels(self.material.tokenizer, self.probe[0].tolist())
+        for layer, weights in enumerate(maps[:, 0].cpu().numpy()):
+            picture = draw_layer(weights, labels, layer=layer, step=step)
+            self.tensorboard.image(f"attention/layer_{layer}", step, picture)
+        self.tensorboard.flush()
+
+
+def describe(result: Evaluation) -> str:
+    """An evaluation in words."""
+    parts = [f"loss {result.loss:.4f}", f"perplexity {result.perplexity:.4g}"]
+    if result.bits_per_byte is not None:
+        parts.append(f"{result.bits_per_byte:.3f} bits per byte")
+    if result.accuracy is not None:
+        parts.append(f"accuracy {result.accuracy:.3f}")
+    return " · ".join(parts)

@@ -1,0 +1,70 @@
+"""Words and bars for the person at the terminal: all of it on stderr, since stdout carries data."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+def say(text: str = "") -> None:
+    """Write a line to stderr, above a bar if there is one."""
+    if "tqdm" in sys.modules:
+        from tqdm import tqdm
+
+        tqdm.write(text, file=sys.stderr)
+    else:
+        print(text, file=sys.stderr)  # noqa: T201
+
+
+def is_terminal() -> bool:
+    """Whether stderr is read by a person who sees bars move."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def styled(text: str, code: str) -> str:
+    """Text in an ANSI style, on a terminal that wants colours."""
+    return f"\033[{code}m{text}\033[0m" if is_terminal() and "NO_COLOR" not in os.environ else text
+
+
+def bold(text: str) -> str:
+    """What the eye should find first."""
+    return styled(text, "1")
+
+
+def dim(text: str) -> str:
+    """What may be overlooked."""
+    return styled(text, "2")
+
+
+@contextmanager
+def byte_progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar over bytes: gives a function of (done, total). Shown on a terminal, after half a second."""
+    from tqdm import tqdm
+
+    with tqdm(desc=label, unit="B", unit_scale=True, leave=False, delay=0.5, disable=not is_terminal()) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield show
+
+
+def printable(text: str) -> str:
+    """Text without what a terminal would obey: control characters but newline and tab become escapes."""
+    return "".join(c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def duration(seconds: float) -> str:
+    """`1:05`, `2:03:04`."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def count(number: float) -> str:
+    """`950`, `12.3k`, `4.56M`."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.0f}"

@@ -1,0 +1,314 @@
+"""The layout of a run folder, and the only file that knows it.
+
+    config.yaml                 resolved configuration
+    tokenizer.json              standard `tokenizers` format
+    validation.npy              token ids of the validation split (not for tasks, which generate them)
+    checkpoints/step_00000500/  model.safetensors · training.safetensors · checkpoint.json
+    checkpoints/last.json       which checkpoint is newest; best.json likewise
+    metrics.jsonl               one line a logged step
+    tensorboard/                event files
+    samples.md                  text sampled while training
+
+Every file is written under a temporary name, flushed and renamed, so that a kill at any instant leaves only whole
+files. Nothing is pickled.
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
+
+from transformer.errors import UserError
+from transformer.files import FORMAT, Json, digest, flush_to_disk, read_json, write_json
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from torch import Tensor
+
+    from transformer.model.config import ModelConfig
+    from transformer.model.transformer import Transformer
+
+Which = Literal["best", "last"] | int
+
+
+@dataclass(frozen=True)
+class Run:
+    """An opened run: what a checkpoint holds, ready to use."""
+
+    config: "ModelConfig"
+    model: "Transformer"
+    tokenizer: "Tokenizer"
+    step: int
+    folder: "RunFolder"
+
+
+def open_run(path: str | Path, which: Which = "best", *, device: str = "cpu") -> Run:
+    """Open a run folder: its model (in eval mode), configuration and tokenizer.
+
+    `which` is "best" (lowest validation loss), "last", or the step of a checkpoint.
+    Raises UserError where the folder, the checkpoint or one of its files is missing, damaged or foreign.
+    """
+    from transformer.model.transformer import Transformer
+
+    folder = RunFolder(Path(path))
+    checkpoint = folder.checkpoint(which)
+    tokenizer = folder.read_tokenizer()
+    if tokenizer.get_vocab_size() != checkpoint.vocab_size:
+        raise UserError(
+            f"{folder.tokenizer_file}: has {tokenizer.get_vocab_size()} tokens, but the model of "
+            f"{checkpoint.path} was trained with {checkpoint.vocab_size}; they belong to different runs"
+        )
+    config = checkpoint.model_config()
+    model = Transformer(config, checkpoint.vocab_size)
+    load_weights(model, checkpoint.read_tensors("model.safetensors"), checkpoint.path / "model.safetensors")
+    return Run(config, model.to(device).eval(), tokenizer, checkpoint.step, folder)
+
+
+def load_weights(model: "Transformer", tensors: "Mapping[str, Tensor]", source: Path) -> None:
+    """Fill a model. Raises UserError naming `source` where tensors are missing, left over or of another shape."""
+    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+    if wrong:
+        name = wrong[0]
+        raise UserError(
+            f"{source}: does not fit its configuration: {name} is {found.get(name, 'missing')}, "
+            f"expected {wanted.get(name, 'no such tensor')} ({len(wrong)} tensors differ)"
+        )
+    model.load_state_dict(dict(tensors))
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One folder of checkpoints/, with what its checkpoint.json says."""
+
+    path: Path
+    record: Json = field(repr=False)
+
+    @property
+    def step(self) -> int:
+        """Updates made."""
+        return cast(int, self.record["step"])
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens that the model knows."""
+        return cast(int, self.record["vocab_size"])
+
+    def model_config(self) -> "ModelConfig":
+        """The shape of the model."""
+        from transformer.model.config import ModelConfig
+
+        try:
+            return ModelConfig.model_validate(self.record["model"])
+        except (ValueError, KeyError) as error:
+            raise UserError(f"{self.path / 'checkpoint.json'}: no valid model configuration: {error}") from error
+
+    def read_tensors(self, name: str) -> "dict[str, Tensor]":
+        """The tensors of one file, on the CPU, after checking that the file is the one that was written."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        path = self.path / name
+        self._verify_file(path)
+        try:
+            return load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise UserError(f"{path}: cannot be read: {error}") from error
+
+    def verify(self) -> None:
+        """Check that every file is the one that was written. Raises UserError naming the first that is not."""
+        for name in ("model.safetensors", "training.safetensors"):
+            self._verify_file(self.path / name)
+
+    def _verify_file(self, path: Path) -> None:
+        digests = self.record.get("digests")
+        if not isinstance(digests, dict) or path.name not in digests:
+            raise UserError(f"{self.path / 'checkpoint.json'}: has no digest of {path.name}")
+        try:
+            found = digest(path)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read: {error}") from error
+        if found != digests[path.name]:
+            raise UserError(f"{path}: damaged, or from another checkpoint: its digest is not the recorded one")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths of a run, and its checkpoints."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """Name of the folder."""
+        return self.path.resolve().name
+
+    @property
+    def config_file(self) -> Path:
+        """Resolved configuration, YAML."""
+        return self.path / "config.yaml"
+
+    @property
+    def tokenizer_file(self) -> Path:
+        """Tokenizer, `tokenizers` JSON."""
+        return self.path / "tokenizer.json"
+
+    @property
+    def validation_file(self) -> Path:
+        """Validation ids, one-dimensional .npy."""
+        return self.path / "validation.npy"
+
+    @property
+    def metrics_file(self) -> Path:
+        """Metrics, a JSON object a line."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def samples_file(self) -> Path:
+        """Samples, Markdown."""
+        return self.path / "samples.md"
+
+    @property
+    def tensorboard_folder(self) -> Path:
+        """Event files."""
+        return self.path / "tensorboard"
+
+    @property
+    def checkpoints_folder(self) -> Path:
+        """One folder a checkpoint, and the pointers."""
+        return self.path / "checkpoints"
+
+    def read_tokenizer(self) -> "Tokenizer":
+        """The run's tokenizer; text that looks like a special token stays text."""
+        from tokenizers import Tokenizer
+
+        if not self.tokenizer_file.is_file():
+            raise UserError(f"{self.path}: no run folder, since it has no tokenizer.json")
+        try:
+            tokenizer = Tokenizer.from_str(self.tokenizer_file.read_text(encoding="utf-8"))
+        except Exception as error:  # the library raises a bare Exception for a file that it cannot parse
+            raise UserError(f"{self.tokenizer_file}: no tokenizer, or a damaged one: {error}") from error
+        tokenizer.encode_special_tokens = True
+        return tokenizer
+
+    def steps(self) -> list[int]:
+        """Steps of all checkpoints, ascending."""
+        names = (re.fullmatch(r"step_(\d+)", path.name) for path in self.checkpoints_folder.glob("step_*"))
+        return sorted(int(match[1]) for match in names if match)
+
+    def checkpoint_path(self, step: int) -> Path:
+        """Folder of the checkpoint of a step."""
+        return self.checkpoints_folder / f"step_{step:08d}"
+
+    def pointer(self, which: Literal["best", "last"]) -> Json | None:
+        """`step` and `loss` of the best or last checkpoint, or None before there is one."""
+        path = self.checkpoints_folder / f"{which}.json"
+        return read_json(path) if path.exists() else None
+
+    def checkpoint(self, which: Which) -> Checkpoint:
+        """Find a checkpoint. Raises UserError with those that there are where it is missing."""
+        steps = self.steps()
+        if not steps:
+            what = "has no checkpoint yet" if self.path.is_dir() else "no such run"
+            raise UserError(f"{self.path}: {what}")
+        step = which if isinstance(which, int) else self._pointed_step(which)
+        if step not in steps:
+            raise UserError(f"{self.path}: no checkpoint of step {step}; there are {', '.join(map(str, steps))}")
+        path = self.checkpoint_path(step)
+        record = read_json(path / "checkpoint.json")
+        if record.get("step") != step or not isinstance(record.get("vocab_size"), int):
+            raise UserError(f"{path / 'checkpoint.json'}: not the record of step {step}")
+        return Checkpoint(path, record)
+
+    def _pointed_step(self, which: Literal["best", "last"]) -> int:
+        pointer = self.pointer(which) or self.pointer("last")
+        if pointer is None:
+            return self.steps()[-1]
+        if not isinstance(pointer.get("step"), int):
+            raise UserError(f"{self.checkpoints_folder / which}.json: names no step")
+        return cast(int, pointer["step"])
+
+    def write_checkpoint(self, step: int, record: Json, tensors: "Mapping[str, Mapping[str, Tensor]]") -> None:
+        """Write a checkpoint whole: `tensors` maps file names to what they hold. Its folder appears last.
+
+        The weights of a step never change: where the checkpoint exists, only its record is written anew.
+        """
+        from safetensors.torch import save_file
+
+        final = self.checkpoint_path(step)
+        record = {"format": FORMAT, "step": step, **record}
+        if final.exists():
+            digests = read_json(final / "checkpoint.json")["digests"]
+            write_json(final / "checkpoint.json", {**record, "digests": digests})
+            return
+        temporary = final.with_name(f".{final.name}.tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        for name, values in tensors.items():
+            save_file({key: value.detach().cpu().contiguous() for key, value in values.items()}, temporary / name)
+            flush_to_disk(temporary / name)
+        digests = {name: digest(temporary / name) for name in tensors}
+        write_json(temporary / "checkpoint.json", {**record, "digests": digests})
+        temporary.rename(final)
+        flush_to_disk(final.parent)
+
+    def point(self, which: Literal["best", "last"], step: int, loss: float | None) -> None:
+        """Make `best` or `last` mean the checkpoint of a step."""
+        write_json(self.checkpoints_folder / f"{which}.json", {"format": FORMAT, "step": step, "loss": loss})
+
+    def newest_valid(self, say: Callable[[str], None]) -> Checkpoint:
+        """The newest checkpoint whose files are whole; broken ones are named through `say`. Raises UserError."""
+        for step in reversed(self.steps()):
+            try:
+                checkpoint = self.checkpoint(step)
+                checkpoint.verify()
+                return checkpoint
+            except UserError as error:
+                say(f"{error}; looking for an earlier checkpoint")
+        raise UserError(f"{self.path}: has no whole checkpoint to resume from")
+
+    def discard_after(self, step: int) -> None:
+        """Delete the checkpoints of later steps, which a run that goes on from `step` will make again."""
+        for later in self.steps():
+            if later > step:
+                shutil.rmtree(self.checkpoint_path(later))
+
+    def prune(self, keep: int) -> None:
+        """Delete all checkpoints but the newest `keep` and the best."""
+        best = self.pointer("best")
+        for step in self.steps()[:-keep]:
+            if best is None or step != best["step"]:
+                shutil.rmtree(self.checkpoint_path(step))
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder looks like a run."""
+    return (path / "config.yaml").is_file()
+
+
+def list_runs(root: Path) -> list[RunFolder]:
+    """Every run below `root`, oldest first by its last change."""
+    folders = [path for path in root.iterdir() if is_run(path)] if root.is_dir() else []
+
+    def changed(path: Path) -> float:
+        files = [path / "config.yaml", path / "checkpoints" / "last.json", path / "metrics.jsonl"]
+        return max(file.stat().st_mtime for file in files if file.exists())
+
+    return [RunFolder(path) for path in sorted(folders, key=changed)]
+
+
+def find_run(run: str | None, root: Path) -> RunFolder:
+    """The run that a user means: a folder, a name under `root`, or None for the newest. Raises UserError."""
+    if run is None:
+        runs = list_runs(root)
+        if not runs:
+            raise UserError(f"{root}/ holds no run yet; train one with `attn train CONFIG`")
+        return runs[-1]
+    for path in (Path(run), root / run):
+        if is_run(path):
+            return RunFolder(path)
+    names = ", ".join(folder.name for folder in list_runs(root)[-5:]) or "none"
+    raise UserError(f"{run}: no run folder of that path, nor a run of that name in {root}/ (newest runs: {names})")
