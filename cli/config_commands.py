@@ -1,16 +1,18 @@
 """`attn config`: write, check and explain configuration files."""
 
-import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from cli.config import Config
 from cli.config_file import load_config
-from cli.config_reference import json_schema, keys_markdown, keys_table, starter
+from cli.config_reference import json_schema_text, keys_markdown, keys_table, starter
 from cli.terminal import count, say
 from transformer.errors import UserError
 from transformer.files import write_text
+
+SCHEMA = Path("configs") / "schema.json"
 
 
 def init(file: Path) -> None:
@@ -18,7 +20,7 @@ def init(file: Path) -> None:
     if file.exists():
         raise UserError(f"{file}: exists, and is kept; name another file")
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_text(file, starter())
+    write_text(file, starter(os.path.relpath(SCHEMA, file.parent)))
     say(f"wrote {file}; train with: attn train {file}")
 
 
@@ -29,7 +31,7 @@ def keys(*, as_markdown: bool) -> None:
 
 def schema() -> None:
     """Write the JSON Schema to stdout."""
-    sys.stdout.write(json.dumps(json_schema(), indent=2) + "\n")
+    sys.stdout.write(json_schema_text())
 
 
 def check(config_file: Path, overrides: Sequence[str]) -> None:
@@ -47,7 +49,7 @@ def check(config_file: Path, overrides: Sequence[str]) -> None:
     training = config.training
     tokens_per_step = training.batch_size * config.model.context_length
     rows = [
-        ("data", "; ".join(material.facts)),
+        ("data", material.description),
         ("parameters", f"{model.n_parameters:,}"),
         ("tokens a step", f"{tokens_per_step:,} ({training.batch_size} x {config.model.context_length})"),
         ("steps", f"{training.max_steps:,}"),

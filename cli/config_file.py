@@ -9,16 +9,13 @@ from pydantic import ValidationError
 from cli.config import Config
 from cli.config_problems import Given, Problem, dotted, explain, shown, unknown_key
 from cli.config_reference import KeyInfo, find_key, section_models
+from cli.errors import ConfigError
 from cli.yaml_source import KeyPath, Source, YamlError, YamlValue, dump, read
 
 MAX_BYTES = 100_000
 """A larger file is no configuration, and reading it as one would take minutes."""
 MAX_PROBLEMS = 20
 """Problems told at once."""
-
-
-class ConfigError(ValueError):
-    """What a user has to mend in a configuration: one line a problem."""
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -49,7 +46,7 @@ def to_yaml(config: Config, header_lines: Sequence[str] = ()) -> str:
     values = config.model_dump()
     top = {name: value for name, value in values.items() if name not in section_models()}
     sections = [{name: values[name]} for name in section_models()]
-    header = "".join(f"# {line}\n" for line in header_lines)
+    header = "".join(f"# {shown(line, longest=1000)}\n" for line in header_lines)
     return header + "\n".join(dump(block) for block in (top, *sections))
 
 

@@ -1,14 +1,14 @@
 """What a configuration trains and evaluates on: a corpus or a task, in the shape that training and evaluation take."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
 
 from cli.config import Config
-from cli.terminal import byte_progress, count, say
+from cli.terminal import byte_progress, say
 from data.batches import (
     EVALUATION_ROWS,
     TaskBatches,
@@ -43,7 +43,7 @@ class Material:
     """Lengths of the tokens' texts; None for tasks, whose symbols are no language."""
     probe_ids: list[int]
     """The first tokens of the validation data, at most a context of them."""
-    facts: list[str] = field(default_factory=list)
+    description: str
     """What the data is, in words."""
     n_windows: int | None = None
     """Windows in an epoch; None for tasks, which never repeat."""
@@ -88,11 +88,7 @@ def _text_material(config: Config, dataset: Dataset) -> Material:
         validation=lambda: text_windows(dataset.validation, config.model, max_tokens=config.training.eval_tokens),
         sizes=text_sizes(dataset.tokenizer),
         probe_ids=dataset.validation[:context_length].tolist(),
-        facts=[
-            dataset.description,
-            f"{count(len(dataset.train))} tokens to train on, {count(len(dataset.validation))} to validate, "
-            f"vocabulary {dataset.tokenizer.get_vocab_size()}",
-        ],
+        description=dataset.description,
         n_windows=batches.windows_per_epoch,
         key=dataset.key,
         validation_path=dataset.folder / "validation.npy",
@@ -108,7 +104,7 @@ def _task_material(config: Config) -> Material:
         validation=lambda: task_windows(task, max_tokens=config.training.eval_tokens),
         sizes=None,
         probe_ids=first_row[:-1].tolist(),
-        facts=[f"task {task.name}, generated without end; vocabulary {task.tokenizer.get_vocab_size()}"],
+        description=f"task {task.name}, generated without end; vocabulary of {task.tokenizer.get_vocab_size()}",
     )
 
 

@@ -191,8 +191,7 @@ def _introduce(
 ) -> None:
     shape = config.model
     say(bold(f"training {folder.name}"))
-    for fact in material.facts:
-        say(f"  data   {fact}")
+    say(f"  data   {material.description}")
     say(
         f"  model  {count(model.n_parameters)} parameters: {shape.n_layers} layers, {shape.n_heads} heads, "
         f"d_model {shape.d_model}, context {shape.context_length}, {shape.position} positions"

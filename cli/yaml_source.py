@@ -57,7 +57,7 @@ class YamlError(ValueError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a key or value stands, and its value's text as it was written."""
+    """The line of a key, and the text of its value as it was written."""
 
     line: int
     text: str
@@ -96,7 +96,7 @@ def plain_value(text: str) -> bool | int | float | str | None:
 
 
 def dump(value: YamlValue) -> str:
-    """A value as YAML that `read` gives back, and that no other reader of YAML takes for another type."""
+    """A value as YAML that `read` gives back, and that a reader of YAML 1.1 takes for the same types."""
     return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"), indent=2))
 
 

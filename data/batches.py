@@ -178,6 +178,6 @@ def _scored(rows: StoredIds, already: Iterable[int]) -> EvaluationBatch:
 
 
 def _inputs_and_targets(rows: StoredIds) -> tuple[Tensor, Tensor]:
-    """Rows (B, T+1) -> the first T and the last T of each."""
-    ids = torch.from_numpy(np.asarray(rows, dtype=np.int64))
-    return ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+    """Rows (B, T+1) -> the first T and the last T of each; neither shares memory with the other."""
+    inputs, targets = (np.array(part, dtype=np.int64) for part in (rows[:, :-1], rows[:, 1:]))
+    return torch.from_numpy(inputs), torch.from_numpy(targets)

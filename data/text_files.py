@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from data.errors import DataError
 
-CHUNK_BYTES = 4 * 2**20
+CHUNK_BYTES = 2**20
 """Bytes read at once."""
 
 

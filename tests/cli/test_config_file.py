@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.config import Config
-from cli.config_file import MAX_BYTES, ConfigError, differences, load_config, to_yaml
+from cli.config_file import MAX_BYTES, differences, load_config, to_yaml
 from cli.config_reference import keys, section_models
+from cli.errors import ConfigError
 from cli.yaml_source import dump
 
 DIGITS = "; write it in decimal digits, without separators or units"
@@ -284,6 +285,11 @@ def test_a_resolved_configuration_has_every_key_under_its_header():
     given_keys = {name for name, _, _ in differences({}, yaml.safe_load(text))}
     required = {info.key for info in keys() if info.default is not None}
     assert required <= given_keys
+
+
+@pytest.mark.parametrize("line", ["a\nseed: 5", "a\x00b", "a\u2028seed: 5", "é: #"])
+def test_a_header_is_a_comment_whatever_it_says(line):
+    assert load(to_yaml(Config(), [line])) == Config()
 
 
 @given(st.binary() | st.text().map(lambda text: text.encode("utf-8", "surrogatepass")))

@@ -8,7 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cli.config import Config
-from cli.config_file import ConfigError, load_config
+from cli.config_file import load_config
+from cli.errors import ConfigError
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cli.config import Config
-from cli.config_file import ConfigError, load_config
+from cli.config_file import load_config
 from cli.config_reference import (
     STARTER_KEYS,
     find_key,
@@ -21,6 +21,7 @@ from cli.config_reference import (
     section_models,
     starter,
 )
+from cli.errors import ConfigError
 
 SCHEMA_FILE = Path(__file__).parents[2] / "configs" / "schema.json"
 

@@ -20,11 +20,11 @@ HEADS_IN_ONE_ROW = 4
 LABEL_SIZES = range(15, 8, -1)
 SPARSE_LABEL_SIZE = 11
 LABEL_CHARACTERS = 12
+ASCII = "".join(map(chr, range(33, 127)))
 
 CAPTION = "rows: the token that looks (query) · columns: the token it looks at (key)"
 MASKED_NAME, NOT_FINITE_NAME = "future (masked)", "NaN"
 
-Colour = tuple[int, int, int]
 PAPER, INK, MUTED, FRAME = (255, 255, 255), (31, 36, 48), (88, 95, 110), (190, 195, 204)
 MASKED, HATCH = (243, 244, 246), (226, 229, 234)
 NOT_FINITE = (226, 88, 34)
@@ -172,11 +172,14 @@ def shown(token: str) -> str:
 def _shown_character(character: str) -> str:
     if character == " ":
         return "·"
-    font = _font(LABEL_SIZES[0])
-    has_glyph = bytes(font.getmask(character)) != bytes(font.getmask("\uffff"))
-    if character.isprintable() and has_glyph and character not in "·…\\":
+    if character.isprintable() and character not in "·…\\" and _has_glyph(character):
         return character
     return character.encode("unicode_escape").decode("ascii")
+
+
+def _has_glyph(character: str) -> bool:
+    font = _font(LABEL_SIZES[0])
+    return bytes(font.getmask(character)) != bytes(font.getmask("\uffff"))  # which no font has
 
 
 @cache
@@ -232,8 +235,8 @@ def _row_labels(layout: Layout) -> Image.Image:
     right, font = layout.label_room - layout.label // 2, _font(layout.label)
     edge = layout.stride // 2  # a label is taller than its cell there, and would be cut off
     for i in range(edge, len(layout.labels) - edge, layout.stride):
-        middle = i * layout.cell + layout.cell // 2
-        draw.text((right, middle), layout.labels[i], 255, font, anchor="rm")
+        y = i * layout.cell + (layout.cell - _line_height(layout.label)) // 2 - _line_top(layout.label)
+        draw.text((right, y), layout.labels[i], 255, font, anchor="ra")
     return labels
 
 
@@ -268,8 +271,12 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
     return font
 
 
+def _line_top(size: int) -> int:
+    """Pixels from where text is drawn to the top of the tallest character."""
+    return math.floor(_font(size).getbbox(ASCII)[1])
+
+
 @cache
 def _line_height(size: int) -> int:
     """Pixels from the top of the tallest character to the bottom of the deepest."""
-    _, top, _, bottom = _font(size).getbbox("".join(map(chr, range(33, 127))))
-    return math.ceil(bottom - top)
+    return math.ceil(_font(size).getbbox(ASCII)[3]) - _line_top(size)

@@ -71,7 +71,8 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     for _ in range(NEWTON_SCHULZ_STEPS):
         gram = x @ x.mT
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return x.mT if tall else x
+    result: Tensor = x.mT if tall else x
+    return result
 
 
 def build_optimizers(model: Transformer, config: TrainingConfig) -> list[torch.optim.Optimizer]:

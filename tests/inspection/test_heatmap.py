@@ -1,0 +1,237 @@
+"""Pictures of attention, judged by their pixels."""
+
+import numpy as np
+import pytest
+import torch
+
+from transformer.inspection.heatmap import (
+    HATCH,
+    LABEL_CHARACTERS,
+    MASKED,
+    NOT_FINITE,
+    PAPER,
+    Layout,
+    choose_layout,
+    colour_map,
+    draw_layer,
+    shown,
+)
+
+SHAPES = [(1, 1), (1, 2), (2, 3), (4, 16), (3, 31), (6, 29), (7, 13), (8, 61), (16, 17), (2, 256)]
+HOSTILE_TOKENS = [
+    "", " ", "\n", "\t", "\0", "\x1b[31m", "\x7f", "\x85", "\xad", "\\n", "é", "e\u0301", "漢字", "😀",
+    "👩\u200d👩\u200d👧", "\u202eright to left", "\u2028", "\ufeff", "\ufffd", "\ud800", "\uffff", "</script>", "<s>",
+    "%s {0} \\", "·", "…", "W" * 10_000, "漢" * 10_000,
+]  # fmt: skip
+
+
+def causal_attention(heads: int, length: int, seed: int = 0) -> np.ndarray:
+    """Random rows that sum to 1 over the past; every weight is above 0: (H, T, T)."""
+    weights = np.tril(np.random.default_rng(seed).uniform(0.01, 1, (heads, length, length)))
+    return (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def words(length: int) -> list[str]:
+    return [f"w{i}|gy" for i in range(length - 1)] + ["W" * 7]
+
+
+def layout_of(heads: int, tokens: list[str]) -> Layout:
+    return choose_layout(heads, tuple(map(shown, tokens)))
+
+
+def matrix(picture: np.ndarray, layout: Layout, head: int) -> np.ndarray:
+    """The pixels of a head's cells: (T, cell, T, cell, 3)."""
+    x, y = layout.corner(head)
+    length = len(layout.labels)
+    pixels = picture[y : y + layout.side, x : x + layout.side]
+    return pixels.reshape(length, layout.cell, length, layout.cell, 3)
+
+
+def colours_of(pixels: np.ndarray) -> set[tuple[int, ...]]:
+    return {tuple(colour) for colour in np.unique(pixels.reshape(-1, 3), axis=0).tolist()}
+
+
+@pytest.mark.parametrize(("heads", "length"), SHAPES)
+def test_each_weight_has_the_colour_of_its_value_in_the_row_of_its_query(heads, length):
+    weights = causal_attention(heads, length)
+    picture = draw_layer(weights, words(length), layer=0, step=0)
+    past = np.tril(np.ones((length, length), bool))
+    for head in range(heads):
+        cells = matrix(picture, layout_of(heads, words(length)), head).transpose(0, 2, 1, 3, 4)
+        expected = colour_map()[np.rint(weights[head] * 255).astype(int)]
+        assert np.array_equal(cells[past], np.broadcast_to(expected[past][:, None, None], cells[past].shape))
+
+
+def test_a_weight_has_the_same_colour_in_every_picture():
+    tokens, pictures = words(5), []
+    for seed, step in ((1, 0), (2, 70_000)):
+        weights = causal_attention(3, 5, seed)
+        weights[2, 4, 1] = 0.37
+        pictures.append(draw_layer(weights, tokens, layer=0, step=step))
+    cells = [matrix(picture, layout_of(3, tokens), 2)[4, :, 1] for picture in pictures]
+    assert len(colours_of(np.stack(cells))) == 1
+
+
+def test_lightness_alone_tells_weights_apart_in_even_steps():
+    srgb = colour_map() / 255
+    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ [0.2126, 0.7152, 0.0722]
+    lightness = np.where(luminance > 216 / 24389, 116 * np.cbrt(luminance) - 16, luminance * 24389 / 27)
+    coarse = -np.diff(lightness[::15])
+    assert lightness[0] > 95
+    assert lightness[-1] < 20
+    assert (np.diff(luminance) < 0).all()
+    assert coarse.max() < 1.5 * coarse.min()
+
+
+def test_the_masked_future_is_never_mistaken_for_a_weight():
+    weights = np.zeros((2, 7, 7), np.float32)
+    cells = matrix(draw_layer(weights, words(7), layer=0, step=0), layout_of(2, words(7)), 1)
+    future = np.triu(np.ones((7, 7), bool), 1)
+    cells = cells.transpose(0, 2, 1, 3, 4)
+    assert colours_of(cells[future]) == {MASKED, HATCH}
+    assert colours_of(cells[~future]) == colours_of(colour_map()[:1])
+    assert not {MASKED, HATCH, NOT_FINITE} & colours_of(colour_map())
+
+
+def test_a_weight_on_the_future_is_shown_and_not_hidden_by_the_mask():
+    weights = causal_attention(1, 5)
+    weights[0, 1, 3] = 0.5
+    cells = matrix(draw_layer(weights, words(5), layer=0, step=0), layout_of(1, words(5)), 0)
+    assert colours_of(cells[1, :, 3]) == colours_of(colour_map()[128])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_row_that_is_not_finite_has_a_colour_of_its_own_and_its_head_is_named(value):
+    weights = causal_attention(3, 5)
+    fine = draw_layer(weights, words(5), layer=0, step=0)
+    weights[1, 2, :3] = value
+    broken = draw_layer(weights, words(5), layer=0, step=0)
+    layout = layout_of(3, words(5))
+
+    assert colours_of(matrix(broken, layout, 1)[2, :, :3]) == {NOT_FINITE}
+    y, x = np.nonzero((fine != broken).any(-1))
+    left, top = layout.corner(1)
+    assert (y < top).any(), "the head's name says so"
+    assert x.min() >= left
+    assert x.max() < layout.corner(2)[0]
+
+
+@pytest.mark.parametrize(("heads", "length"), SHAPES)
+def test_pictures_of_a_probe_have_one_size_and_fit_the_screen(heads, length):
+    tokens = words(length)
+    weights = causal_attention(heads, length)
+    first = draw_layer(weights, tokens, layer=0, step=0)
+    weights[0] = np.nan
+    last = draw_layer(weights, tokens, layer=11, step=1_000_000)
+    assert first.dtype == np.uint8
+    assert first.shape == last.shape
+    assert 300 <= first.shape[1] <= 2000
+
+
+@pytest.mark.parametrize(("heads", "length"), SHAPES)
+def test_nothing_reaches_the_edge_of_the_picture(heads, length):
+    tokens = (HOSTILE_TOKENS * length)[:length]
+    picture = draw_layer(np.full((heads, length, length), np.nan), tokens, layer=11, step=1_000_000)
+    edge = np.ones(picture.shape[:2], bool)
+    edge[10:-10, 10:-10] = False
+    assert colours_of(picture[edge]) == {PAPER}
+
+
+def test_step_and_layer_are_written_above_the_heads_and_change_nothing_else():
+    weights, tokens = causal_attention(2, 5), words(5)
+    pictures = [draw_layer(weights, tokens, layer=layer, step=step) for layer, step in ((0, 0), (0, 8), (3, 0))]
+    _, top = layout_of(2, tokens).corner(0)
+    for other in pictures[1:]:
+        y, _ = np.nonzero((pictures[0] != other).any(-1))
+        assert 0 < y.max() < top - layout_of(2, tokens).heading
+
+
+@pytest.mark.parametrize(("heads", "length"), SHAPES)
+def test_labels_never_overlap(heads, length):
+    # The label of one token is replaced: what changes must lie in that label's own band beside every matrix.
+    tokens = words(length)  # the last is the widest, and stays
+    weights, layout = causal_attention(heads, length), layout_of(heads, tokens)
+    before = draw_layer(weights, tokens, layer=0, step=0)
+    for token in range(layout.stride // 2, length - 1, max(1, length // 3 // layout.stride) * layout.stride):
+        # "(" and "|" are the tallest characters, "@" and "j" the deepest.
+        changed = [*tokens[:token], "(|@j", *tokens[token + 1 :]]
+        y, x = np.nonzero((before != draw_layer(weights, changed, layer=0, step=0)).any(-1))
+        band = np.zeros(before.shape[:2], bool)
+        half = layout.stride * layout.cell / 2
+        middle = (token + 0.5) * layout.cell
+        low, high = int(np.floor(middle - half)), int(np.ceil(middle + half))
+        for head in range(heads):
+            left, top = layout.corner(head)
+            band[top + low : top + high, left - layout.label_room : left] = True
+            bottom = top + layout.side
+            band[bottom : bottom + layout.label_room, left + low : left + high] = True
+        assert len(y)
+        assert band[y, x].all()
+
+
+@pytest.mark.parametrize("heads", range(1, 17))
+def test_heads_stand_in_reading_order_without_touching(heads):
+    tokens = words(11)
+    layout = layout_of(heads, tokens)
+    taken = np.zeros((layout.height, layout.width), int)
+    for head in range(heads):
+        x, y = layout.corner(head)
+        taken[y - layout.heading : y + layout.side + layout.label_room, x : x + layout.side] += 1
+    corners = [layout.corner(head)[::-1] for head in range(heads)]
+    assert taken.max() == 1
+    assert taken.sum() == heads * layout.side * (layout.side + layout.label_room + layout.heading)
+    assert corners == sorted(corners)
+
+
+def test_the_colour_bar_spans_the_whole_scale():
+    tokens = words(3)
+    picture = draw_layer(np.zeros((1, 3, 3)), tokens, layer=0, step=0)
+    layout = layout_of(1, tokens)
+    below = picture[layout.corner(0)[1] + layout.side + layout.label_room :]
+    assert colours_of(colour_map()[[0, 255]]) <= colours_of(below)
+    assert {MASKED, HATCH, NOT_FINITE} <= colours_of(below)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_half_precision_is_drawn_like_the_same_numbers_in_full(dtype):
+    weights = torch.from_numpy(causal_attention(2, 7)).to(dtype)
+    array = weights.float().numpy() if dtype == torch.bfloat16 else weights.numpy()
+    drawn = draw_layer(array, words(7), layer=0, step=0)
+    assert np.array_equal(drawn, draw_layer(weights.float().numpy(), words(7), layer=0, step=0))
+
+
+@pytest.mark.parametrize("token", HOSTILE_TOKENS)
+def test_a_hostile_token_is_shown_in_few_plain_characters(token):
+    label = shown(token)
+    assert 1 <= len(label) <= LABEL_CHARACTERS
+    assert all(" " < character <= "~" for character in label.replace("·", "").replace("…", ""))
+
+
+@pytest.mark.parametrize(
+    ("token", "label"),
+    [
+        (" the", "·the"),
+        ("\n", r"\n"),
+        ("\t", r"\t"),
+        ("\r\n", r"\r\n"),
+        ("\0", r"\x00"),
+        ("\\n", r"\\n"),
+        ("é", r"\xe9"),
+        ("\u1234", r"\u1234"),
+        ("😀", r"\U0001f600"),
+        ("·", r"\xb7"),
+        ("</s>", "</s>"),
+        ("", '""'),
+        ("abcdefghijkl", "abcdefghijkl"),
+        ("abcdefghijklm", "abcdefghijk…"),
+        ("漢字漢字", r"\u6f22…"),
+    ],
+)
+def test_a_token_is_labelled_by_what_it_is(token, label):
+    assert shown(token) == label
+
+
+def test_every_ascii_character_that_can_be_seen_is_shown_as_itself():
+    seen = [chr(code) for code in range(33, 127) if chr(code) != "\\"]
+    assert [shown(character) for character in seen] == seen
