@@ -1,5 +1,6 @@
 """Entry point of the `attn` command and of `python -m cli`."""
 
+import io
 import os
 import sys
 
@@ -10,13 +11,11 @@ EXIT_INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line. What a user can mend ends in one message and exit code 1, never in a traceback."""
-    from cli.app import app
-
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors)
     try:
-        app()
+        _run_app()
     except BrokenPipeError:  # the reader of stdout has gone, as in `attn generate | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
@@ -30,6 +29,19 @@ def main() -> None:
 
         say(f"error: {printable(str(error))}")
         sys.exit(code)
+
+
+def _run_app() -> None:
+    """Run the command that was typed. Raises SystemExit, and BrokenPipeError where nobody reads stdout any more."""
+    from cli.app import app
+
+    try:
+        app()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer has made exit code 1 of it
+            raise end.__context__ from None
+        sys.stdout.flush()
+        raise
 
 
 def _exit_code(error: Exception) -> int | None:

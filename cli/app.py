@@ -26,7 +26,7 @@ Overrides = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override a key, as in --set model.d_model=256. Repeatable."),
 ]
 RunArgument = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="A run's folder or its name under runs/. Default: the newest.")
+    str | None, typer.Argument(metavar="RUN", help="A run's folder or its name under runs/. Default: the newest.")
 ]
 CheckpointOption = Annotated[str, typer.Option("--checkpoint", help="best, last or the step of a checkpoint.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
@@ -70,7 +70,7 @@ def evaluate(
 def generate(
     run: RunArgument = None,
     prompt: Annotated[
-        str, typer.Option("--prompt", "-p", help="Text to continue; - reads it from standard input.")
+        str, typer.Option("--prompt", "-p", metavar="TEXT", help="Text to continue; - reads it from standard input.")
     ] = "",
     tokens: Annotated[int, typer.Option("--tokens", "-n", min=0, help="Tokens to draw, at most.")] = 256,
     temperature: Annotated[
@@ -82,8 +82,12 @@ def generate(
         float, typer.Option(help="Draw from tokens at least this fraction as likely as the likeliest.")
     ] = 0.0,
     repetition_penalty: Annotated[float, typer.Option(help="Above 1: tokens that were used become less likely.")] = 1.0,
-    stop: Annotated[list[str] | None, typer.Option(help="End before this text. Repeatable.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same text; sample i uses seed + i.")] = 0,
+    stop: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="End before this text. Repeatable.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63, help="The same seed draws the same text; sample i uses seed + i.")
+    ] = 0,
     samples: Annotated[int, typer.Option(min=1, help="Texts to write, side by side.")] = 1,
     interactive: Annotated[
         bool, typer.Option("--interactive", "-i", help="Ask for prompts until an empty one or Ctrl-D.")
@@ -125,7 +129,7 @@ def runs(json: JsonOption = False) -> None:
 @app.command()
 def board(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs to show. Default: all under runs/.")
+        list[str] | None, typer.Argument(metavar="RUN", help="Runs to show. Default: all under runs/.")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")] = 6006,
     host: Annotated[str, typer.Option(help="Address to serve on. The default is seen from this machine only.")] = (

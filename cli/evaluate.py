@@ -17,6 +17,7 @@ from transformer.errors import UserError
 from transformer.inference.evaluation import Evaluation, TextSizes, Window
 from transformer.inference.evaluation import evaluate as score
 from transformer.run_folder import Run, RunFolder
+from transformer.training.device import autocast, choose_precision
 
 
 def evaluate(
@@ -33,7 +34,9 @@ def evaluate(
     opened = open_model(run, checkpoint, device, runs)
     config = load_config(opened.folder.config_file)
     windows, sizes = _windows(opened, config, text, stride)
-    result = score(opened.model, windows, sizes=sizes)
+    where = opened.model.embedding.weight.device
+    with autocast(where, choose_precision(config.training.precision, where)):  # as while it was trained
+        result = score(opened.model, windows, sizes=sizes)
     sys.stdout.write(_as_json(result, opened) if as_json else _as_text(result, opened))
 
 

@@ -58,6 +58,8 @@ def generate(
 ) -> None:
     """Write continuations to stdout: as they are drawn, or one JSON object a line."""
     options.sampling()
+    if interactive and prompt:
+        raise UserError("--prompt: has no effect with --interactive, which asks for prompts; leave one of them out")
     if not all(options.stop):
         raise UserError("--stop: a stop text needs at least one character")
     if prompt == "-":

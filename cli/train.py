@@ -32,7 +32,7 @@ REASONS: dict[Reason, str] = {
     "max_steps": "all steps done",
     "target_loss": "target_loss reached",
     "patience": "no better loss within patience",
-    "interrupted": "interrupted; this state is saved",
+    "interrupted": "interrupted and saved",
 }
 
 
@@ -41,7 +41,7 @@ def train(config_file: Path, *, name: str | None, overrides: Sequence[str], resu
     config = load_config(config_file, overrides)
     device = choose_device(config.device)
     precision = choose_precision(config.training.precision, device)
-    wanted = name or config_file.stem
+    wanted = config_file.stem if name is None else name
     folder = newest_run(runs, wanted) if resume else RunFolder(free_path(runs, wanted))
     checkpoint = folder.newest_valid(say) if resume else None
     if checkpoint is not None:
@@ -189,14 +189,14 @@ def summarize(progress: Progress, reason: Reason, folder: RunFolder) -> None:
 def _introduce(
     config: Config, material: Material, model: Transformer, folder: RunFolder, where: str, compiled: bool
 ) -> None:
-    shape = config.model
+    shape, threads = config.model, torch.get_num_threads()
     say(bold(f"training {folder.name}"))
     say(f"  data   {material.description}")
     say(
         f"  model  {count(model.n_parameters)} parameters: {shape.n_layers} layers, {shape.n_heads} heads, "
         f"d_model {shape.d_model}, context {shape.context_length}, {shape.position} positions"
     )
-    say(f"  on     {where}{', compiled' if compiled else ''}, {torch.get_num_threads()} threads")
+    say(f"  on     {where}{', compiled' if compiled else ''}, {threads} thread{'s' if threads > 1 else ''}")
 
 
 def _data_key(checkpoint: Checkpoint | None) -> str | None:

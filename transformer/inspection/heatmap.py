@@ -65,7 +65,7 @@ def draw_layer(weights: np.ndarray, tokens: Sequence[str], *, layer: int, step: 
     draw.text(caption, CAPTION, MUTED, _font(layout.text), anchor="lt")
     for head, head_weights in enumerate(weights.astype(np.float32)):
         _draw_head(picture, draw, head_weights, layout, head)
-    _draw_legend(picture, draw, layout)
+    _draw_legend(picture, draw, layout, all_finite=bool(np.isfinite(weights).all()))
     return np.asarray(picture)
 
 
@@ -240,7 +240,7 @@ def _row_labels(layout: Layout) -> Image.Image:
     return labels
 
 
-def _draw_legend(picture: Image.Image, draw: ImageDraw.ImageDraw, layout: Layout) -> None:
+def _draw_legend(picture: Image.Image, draw: ImageDraw.ImageDraw, layout: Layout, *, all_finite: bool) -> None:
     size, font = layout.text, _font(layout.text)
     x, y = layout.margin, layout.height - layout.margin - 2 * size
     draw.text((x, y + size // 2), "weight", MUTED, font, anchor="lm")
@@ -253,10 +253,9 @@ def _draw_legend(picture: Image.Image, draw: ImageDraw.ImageDraw, layout: Layout
         draw.line((at, y + size, at, y + size + size // 4), MUTED)
         draw.text((at, y + size + size // 3), f"{tick:g}", MUTED, _font(size * 3 // 4), anchor="mt")
     x += len(bar) + 2 * size
-    swatches = {
-        MASKED_NAME: _hatching(size, layout.hatch),
-        NOT_FINITE_NAME: np.full((size, size, 3), NOT_FINITE, np.uint8),
-    }
+    swatches = {MASKED_NAME: _hatching(size, layout.hatch)}
+    if not all_finite:
+        swatches[NOT_FINITE_NAME] = np.full((size, size, 3), NOT_FINITE, np.uint8)
     for name, swatch in swatches.items():
         picture.paste(Image.fromarray(swatch), (x, y))
         draw.rectangle((x - 1, y - 1, x + size, y + size), outline=FRAME)

@@ -132,9 +132,13 @@ class Trainer:
         if self.model.config.dropout:
             torch.manual_seed(derive_seed(self.seed, "dropout", step))
         loss, n_tokens = self._accumulate(inputs, targets)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.grad_clip or math.inf).item()
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        total_norm = torch.nn.utils.get_total_norm(gradients)
+        norm, rate = total_norm.item(), factor * self.config.learning_rate
         if not math.isfinite(loss) or not math.isfinite(norm):
-            self._raise_diverged(inputs, loss, factor * self.config.learning_rate, norm)
+            self._raise_diverged(inputs, loss, rate, norm)
+        if self.config.grad_clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.config.grad_clip, total_norm)
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
@@ -142,7 +146,6 @@ class Trainer:
         self.progress.step += 1
         self.progress.tokens += n_tokens
         self.progress.seconds += seconds
-        rate = factor * self.config.learning_rate
         return Step(self.progress.step, loss, rate, norm, n_tokens, seconds)
 
     def _accumulate(self, inputs: Tensor, targets: Tensor) -> tuple[float, int]:
@@ -220,7 +223,10 @@ class Trainer:
 
 
 def first_bad_layer(model: Transformer, ids: Tensor) -> str:
-    """The first place of a forward pass, then of the gradients, that holds a number that is not finite."""
+    """The first place of a forward pass, else of the backward pass, that holds a number that is not finite.
+
+    Weights are looked at as well: a fused kernel may turn queries that are not numbers into zeros.
+    """
     with eval_mode(model):
         positions, placement = model.place(ids)
         x = model.embed(ids, positions)
@@ -228,11 +234,11 @@ def first_bad_layer(model: Transformer, ids: Tensor) -> str:
             return "the embedding"
         for index, block in enumerate(model.layers()):
             x = block(x, placement=placement)
-            if not x.isfinite().all():
+            if not all(tensor.isfinite().all() for tensor in (x, *block.parameters())):
                 return f"block {index}"
         if not model.predict(x).isfinite().all():
             return "the output layer"
-    for name, parameter in model.named_parameters():
+    for name, parameter in reversed(list(model.named_parameters())):
         if parameter.grad is not None and not parameter.grad.isfinite().all():
             return f"the gradient of {name}"
     return "the loss"
