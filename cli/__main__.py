@@ -11,7 +11,11 @@ EXIT_INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line. What a user can mend ends in one message and exit code 1, never in a traceback."""
-    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
+    for stream, errors in (
+        (sys.stdin, "surrogateescape"),
+        (sys.stdout, "backslashreplace"),
+        (sys.stderr, "backslashreplace"),
+    ):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)
     try:

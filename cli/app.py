@@ -82,9 +82,7 @@ def generate(
         float, typer.Option(help="Draw from tokens at least this fraction as likely as the likeliest.")
     ] = 0.0,
     repetition_penalty: Annotated[float, typer.Option(help="Above 1: tokens that were used become less likely.")] = 1.0,
-    stop: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="End before this text. Repeatable.")
-    ] = None,
+    stop: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="End before this text. Repeatable.")] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=2**63, help="The same seed draws the same text; sample i uses seed + i.")
     ] = 0,

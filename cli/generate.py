@@ -43,7 +43,8 @@ class GenerateOptions:
                 repetition_penalty=self.repetition_penalty,
             )
         except ValueError as error:
-            raise UserError(str(error)) from error
+            name, _, rule = str(error).partition(" ")
+            raise UserError(f"--{name.replace('_', '-')} {rule}") from error
 
 
 def generate(

@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer
 
 from cli.config import Config
-from cli.terminal import byte_progress, say
+from cli.terminal import character_progress, say
 from data.batches import (
     EVALUATION_ROWS,
     TaskBatches,
@@ -20,9 +20,10 @@ from data.batches import (
 )
 from data.config import DataConfig
 from data.dataset import load, prepare
+from data.errors import DataError
 from data.storage import Dataset, StoredIds
 from data.tasks import Task, make_task
-from data.tokenizer import token_bytes, token_characters
+from data.tokenizer import encode, token_bytes, token_characters
 from transformer.errors import UserError
 from transformer.inference.evaluation import TextSizes, Window
 from transformer.model.config import ModelConfig
@@ -42,7 +43,9 @@ class Material:
     sizes: TextSizes | None
     """Lengths of the tokens' texts; None for tasks, whose symbols are no language."""
     probe_ids: list[int]
-    """The first tokens of the validation data, at most a context of them."""
+    """The sentence whose attention is drawn: probe_text, or the first tokens of the validation data."""
+    sample_ids: list[int]
+    """What every sample continues."""
     description: str
     """What the data is, in words."""
     n_windows: int | None = None
@@ -53,7 +56,10 @@ class Material:
 
 
 def gather(config: Config, *, key: str | None = None) -> Material:
-    """The material of a configuration; `key` names the encoded corpus of a run that goes on. Raises DataError."""
+    """The material of a configuration; `key` names the encoded corpus of a run that goes on.
+
+    Raises DataError, or UserError for a text of the configuration that the vocabulary cannot write.
+    """
     return _task_material(config) if config.data.task else _text_material(config, _dataset(config.data, key))
 
 
@@ -62,7 +68,7 @@ def _dataset(config: DataConfig, key: str | None) -> Dataset:
     kept = None if key is None else load(key, say=say)
     if kept is not None:
         return kept
-    with byte_progress("encoding") as progress:
+    with character_progress("encoding") as progress:
         dataset = prepare(config, say=say, progress=progress)
     if key is not None and dataset.key != key:
         raise UserError(
@@ -87,7 +93,8 @@ def _text_material(config: Config, dataset: Dataset) -> Material:
         batches=batches,
         validation=lambda: text_windows(dataset.validation, config.model, max_tokens=config.training.eval_tokens),
         sizes=text_sizes(dataset.tokenizer),
-        probe_ids=dataset.validation[:context_length].tolist(),
+        probe_ids=_probe_ids(config, dataset.tokenizer, dataset.validation[:context_length].tolist()),
+        sample_ids=_ids_of("logging.sample_prompt", config.logging.sample_prompt, dataset.tokenizer),
         description=dataset.description,
         n_windows=batches.windows_per_epoch,
         key=dataset.key,
@@ -103,9 +110,24 @@ def _task_material(config: Config) -> Material:
         batches=TaskBatches(task, batch_size=config.training.batch_size),
         validation=lambda: task_windows(task, max_tokens=config.training.eval_tokens),
         sizes=None,
-        probe_ids=first_row[:-1].tolist(),
+        probe_ids=_probe_ids(config, task.tokenizer, first_row[:-1].tolist()),
+        sample_ids=_ids_of("logging.sample_prompt", config.logging.sample_prompt, task.tokenizer),
         description=f"task {task.name}, generated without end; vocabulary of {task.tokenizer.get_vocab_size()}",
     )
+
+
+def _probe_ids(config: Config, tokenizer: Tokenizer, validation_start: list[int]) -> list[int]:
+    text = config.inspection.probe_text
+    ids = validation_start if text is None else _ids_of("inspection.probe_text", text, tokenizer)
+    return ids[: min(config.inspection.probe_tokens, config.model.context_length)]
+
+
+def _ids_of(key: str, text: str, tokenizer: Tokenizer) -> list[int]:
+    """Ids of a text of the configuration. Raises UserError that names its key and what the vocabulary lacks."""
+    try:
+        return [int(token) for token in encode(tokenizer, text)]
+    except DataError as error:
+        raise UserError(f"{key}: {error}") from error
 
 
 def task_of(config: Config) -> Task:

@@ -19,7 +19,7 @@ def forget_after(folder: RunFolder, step: int) -> None:
         lines = folder.metrics_file.read_text(encoding="utf-8").splitlines(keepends=True)
         write_text(folder.metrics_file, "".join(_lines_until(lines, step)))
     if folder.samples_file.exists():
-        text = folder.samples_file.read_text(encoding="utf-8")
+        text = folder.samples_file.read_bytes().decode("utf-8", "replace")  # a kill may have cut the last sample short
         later = (match.start() for match in SECTION.finditer(text) if int(match[1]) > step)
         write_text(folder.samples_file, text[: next(later, len(text))])
     if folder.tensorboard_folder.exists():

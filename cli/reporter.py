@@ -11,7 +11,7 @@ from cli.config import Config
 from cli.material import Material
 from cli.records import evaluation_values, forget_after, hyperparameters, sample_section
 from cli.terminal import bold, count, dim, duration, is_terminal, printable, say
-from data.tokenizer import encode, token_labels
+from data.tokenizer import token_labels
 from transformer.inference.evaluation import Evaluation
 from transformer.inference.sampling import Sampling
 from transformer.inference.text import TextGeneration
@@ -37,7 +37,7 @@ class Reporter:
         """What a folder holds of steps after `first_step` is dropped: a resumed run makes those steps again."""
         self.config, self.material, self.model, self.folder = config, material, model, folder
         self.image_steps = set(image_steps(config.training.max_steps, config.inspection.images))
-        self.probe = self._probe()
+        self.first_step = first_step
         forget_after(folder, first_step)
         self.metrics = folder.metrics_file.open("a", encoding="utf-8")
         self.tensorboard = TensorBoardWriter(folder.tensorboard_folder)
@@ -47,7 +47,7 @@ class Reporter:
             disable=not is_terminal(),
             dynamic_ncols=True,
             unit="step",
-            bar_format="{percentage:3.0f}% {bar} step {n_fmt}/{total_fmt} · {elapsed}<{remaining}{postfix}",
+            bar_format="{percentage:3.0f}% {bar} {n_fmt}/{total_fmt} · {remaining} left{desc}",
         )
         self._tokens, self._seconds = 0, 0.0
         if first_step == 0:
@@ -96,11 +96,11 @@ class Reporter:
             "speed/tokens_per_second": speed,
         }
         self._record(event.step, values)
-        postfix = f"loss {event.loss:.3f} · rate {event.learning_rate:.1e} · {count(speed)} tokens/s"
-        self.bar.set_postfix_str(postfix, refresh=False)
+        numbers = f"loss {event.loss:.3f} · rate {event.learning_rate:.1e} · {count(speed)} tokens/s"
+        self.bar.set_description_str(f" · {numbers}", refresh=False)
         if self.bar.disable:
             say(
-                f"step {event.step}/{self.config.training.max_steps} · {postfix} · {self._time_left(event, speed)} left"
+                f"step {event.step}/{self.config.training.max_steps} · {numbers} · {self._time_left(event, speed)} left"
             )
 
     def _time_left(self, event: Step, speed: float) -> str:
@@ -108,13 +108,14 @@ class Reporter:
 
     def _on_evaluation(self, event: Evaluated) -> None:
         self._record(event.step, evaluation_values(event.result))
-        mark = bold(" best so far") if event.is_best else ""
+        mark = f" · {bold('best so far')}" if event.is_best else ""
         say(f"step {event.step} · validation {describe(event.result)}{mark}")
         if self.config.logging.sample_every is None:
             self._sample(event.step)
 
     def _on_finish(self, event: Finished) -> None:
-        if event.reason != "interrupted" and event.step not in self.image_steps and self.image_steps:
+        is_new = event.step > self.first_step and event.step not in self.image_steps
+        if is_new and self.image_steps and event.reason != "interrupted":
             self._draw(event.step)
 
     def _record(self, step: int, values: dict[str, float]) -> None:
@@ -127,29 +128,22 @@ class Reporter:
         logging = self.config.logging
         if not logging.sample_tokens:
             return
-        prompt = encode(self.material.tokenizer, logging.sample_prompt).tolist()
         seed = derive_seed(self.config.seed, "sample", step)
         sampling = Sampling(temperature=SAMPLE_TEMPERATURE)
-        writing = TextGeneration(self.model, self.material.tokenizer, [prompt], seeds=[seed], sampling=sampling)
+        prompts = [self.material.sample_ids]
+        writing = TextGeneration(self.model, self.material.tokenizer, prompts, seeds=[seed], sampling=sampling)
         text = logging.sample_prompt + "".join(piece for _, piece in writing.pieces(logging.sample_tokens))
-        with self.folder.samples_file.open("a", encoding="utf-8") as file:
+        with self.folder.samples_file.open("a", encoding="utf-8", newline="") as file:
             file.write(sample_section(step, text))
         self.tensorboard.text("sample", step, text)
         shown = text[:SHOWN_SAMPLE] + (" …" if len(text) > SHOWN_SAMPLE else "")
         say(dim("\n".join("  │ " + line for line in printable(shown).strip().splitlines())))
 
-    def _probe(self) -> torch.Tensor:
-        """The sentence whose attention is drawn: ids (1, T)."""
-        inspection = self.config.inspection
-        ids = self.material.probe_ids
-        if inspection.probe_text is not None:
-            ids = encode(self.material.tokenizer, inspection.probe_text).tolist()
-        return torch.tensor([ids[: min(inspection.probe_tokens, self.model.config.context_length)]])
-
     def _draw(self, step: int) -> None:
         """Write one picture a layer, all its heads side by side."""
-        maps = attention_maps(self.model, self.probe.to(self.model.embedding.weight.device))
-        labels = token_labels(self.material.tokenizer, self.probe[0].tolist())
+        probe = torch.tensor([self.material.probe_ids], device=self.model.embedding.weight.device)
+        maps = attention_maps(self.model, probe)
+        labels = token_labels(self.material.tokenizer, self.material.probe_ids)
         for layer, weights in enumerate(maps[:, 0].cpu().numpy()):
             picture = draw_layer(weights, labels, layer=layer, step=step)
             self.tensorboard.image(f"attention/layer_{layer}", step, picture)

@@ -4,6 +4,7 @@ import json
 import sys
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 from cli.terminal import count, say
 from transformer.errors import UserError
@@ -29,7 +30,7 @@ def runs(root: Path, *, as_json: bool) -> None:
 
 def describe(folder: RunFolder) -> Json:
     """What is known of a run; its numbers are None before its first checkpoint."""
-    last, best = folder.pointer("last"), folder.pointer("best")
+    last, best = _pointer(folder, "last"), _pointer(folder, "best")
     parameters = None if last is None else folder.checkpoint("last").record.get("parameters")
     changed = folder.metrics_file if folder.metrics_file.exists() else folder.config_file
     return {
@@ -41,6 +42,13 @@ def describe(folder: RunFolder) -> Json:
         "when": datetime.fromtimestamp(changed.stat().st_mtime).isoformat(" ", "seconds"),
         "path": str(folder.path),
     }
+
+
+def _pointer(folder: RunFolder, which: Literal["best", "last"]) -> Json | None:
+    pointer = folder.pointer(which)
+    if pointer is not None and not {"step", "loss"} <= pointer.keys():
+        raise UserError(f"{folder.checkpoints_folder / which}.json: names no step and loss")
+    return pointer
 
 
 def _table(rows: list[Json]) -> str:

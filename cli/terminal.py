@@ -2,8 +2,12 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+PATIENCE = 0.5
+"""Seconds of waiting without a bar."""
 
 
 def say(text: str = "") -> None:
@@ -37,17 +41,24 @@ def dim(text: str) -> str:
 
 
 @contextmanager
-def byte_progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar over bytes: gives a function of (done, total). Shown on a terminal, after half a second."""
+def character_progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar over the characters of a text: gives a function of (done, total). It appears where a person waits."""
     from tqdm import tqdm
 
-    with tqdm(desc=label, unit="B", unit_scale=True, leave=False, delay=0.5, disable=not is_terminal()) as bar:
+    started, bar = time.monotonic(), None
 
-        def show(done: int, total: int) -> None:
-            bar.total = total
+    def show(done: int, total: int) -> None:
+        nonlocal bar
+        if bar is None and is_terminal() and time.monotonic() - started > PATIENCE:
+            bar = tqdm(desc=label, total=total, unit=" characters", unit_scale=True, leave=False, dynamic_ncols=True)
+        if bar is not None:
             bar.update(done - bar.n)
 
+    try:
         yield show
+    finally:
+        if bar is not None:
+            bar.close()
 
 
 def printable(text: str) -> str:
@@ -64,7 +75,7 @@ def duration(seconds: float) -> str:
 
 def count(number: float) -> str:
     """`950`, `12.3k`, `4.56M`."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= 0.9995 * size:  # what rounds to a thousand is 1 of the next unit
             return f"{number / size:.3g}{unit}"
     return f"{number:.0f}"

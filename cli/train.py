@@ -1,5 +1,6 @@
 """`attn train`: wire a configuration, its data and a model together, train, and tell about it."""
 
+import shlex
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -171,6 +172,7 @@ def versions() -> Json:
 
 def summarize(progress: Progress, reason: Reason, folder: RunFolder) -> None:
     """The last words of a run: what came out, where it is, and what to try next."""
+    name = shlex.quote(folder.name)
     say()
     say(bold(f"{folder.name}: {REASONS[reason]} after step {progress.step}"))
     if progress.best_loss is not None:
@@ -179,11 +181,11 @@ def summarize(progress: Progress, reason: Reason, folder: RunFolder) -> None:
     say(f"  run folder            {folder.path}")
     say()
     if reason == "interrupted":
-        say(f"Go on with: attn train CONFIG --name {folder.name} --resume")
+        say(f"Go on with: attn train {shlex.quote(str(folder.config_file))} --name {name} --resume")
         return
     say("Try next:")
-    for command in (f"attn generate {folder.name}", f"attn evaluate {folder.name}", f"attn board {folder.name}"):
-        say(f"  {command}")
+    for command in ("generate", "evaluate", "board"):
+        say(f"  attn {command} {name}")
 
 
 def _introduce(

@@ -205,7 +205,7 @@ class RunFolder:
 
     def pointer(self, which: Literal["best", "last"]) -> Json | None:
         """`step` and `loss` of the best or last checkpoint, or None before there is one."""
-        path = self.checkpoints_folder / f"{which}.json"
+        path = self._pointer_file(which)
         return read_json(path) if path.exists() else None
 
     def checkpoint(self, which: Which) -> Checkpoint:
@@ -228,8 +228,11 @@ class RunFolder:
         if pointer is None:
             return self.steps()[-1]
         if not isinstance(pointer.get("step"), int):
-            raise UserError(f"{self.checkpoints_folder / which}.json: names no step")
+            raise UserError(f"{self._pointer_file(which)}: names no step")
         return cast(int, pointer["step"])
+
+    def _pointer_file(self, which: Literal["best", "last"]) -> Path:
+        return self.checkpoints_folder / f"{which}.json"
 
     def write_checkpoint(self, step: int, record: Json, tensors: "Mapping[str, Mapping[str, Tensor]]") -> None:
         """Write a checkpoint whole: `tensors` maps file names to what they hold. Its folder appears last.
@@ -257,7 +260,7 @@ class RunFolder:
 
     def point(self, which: Literal["best", "last"], step: int, loss: float | None) -> None:
         """Make `best` or `last` mean the checkpoint of a step."""
-        write_json(self.checkpoints_folder / f"{which}.json", {"format": FORMAT, "step": step, "loss": loss})
+        write_json(self._pointer_file(which), {"format": FORMAT, "step": step, "loss": loss})
 
     def newest_valid(self, say: Callable[[str], None]) -> Checkpoint:
         """The newest checkpoint whose files are whole; broken ones are named through `say`. Raises UserError."""
@@ -271,10 +274,17 @@ class RunFolder:
         raise UserError(f"{self.path}: has no whole checkpoint to resume from")
 
     def discard_after(self, step: int) -> None:
-        """Delete the checkpoints of later steps, which a run that goes on from `step` will make again."""
+        """Delete the checkpoints of later steps, which a run that goes on from `step` will make again.
+
+        Pointers to checkpoints that are gone go with them.
+        """
         for later in self.steps():
             if later > step:
                 shutil.rmtree(self.checkpoint_path(later))
+        for which in ("best", "last"):
+            pointer = self.pointer(which)
+            if pointer is not None and pointer["step"] not in self.steps():
+                self._pointer_file(which).unlink()
 
     def prune(self, keep: int) -> None:
         """Delete all checkpoints but the newest `keep` and the best."""

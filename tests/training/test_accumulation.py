@@ -96,7 +96,7 @@ def test_the_logged_loss_is_no_mean_of_means(tmp_path: Path) -> None:
 def test_no_more_than_a_part_is_computed_at_once(tmp_path: Path) -> None:
     trainer = ragged(tmp_path, 4)
     rows: list[int] = []
-    trainer.model.register_forward_pre_hook(lambda model, inputs: rows.append(len(inputs[0])))
+    trainer.model.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0])))
     events = trainer.run()
     for _ in range(2):
         next(events)

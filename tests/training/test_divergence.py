@@ -68,7 +68,7 @@ def test_a_gradient_that_goes_wrong_on_its_way_back_is_named_where_that_began(tm
     trainer = small_trainer(tmp_path, small_config())
     trainer.model.load_state_dict(awakened(SHAPE).state_dict())
     trainer.model.layers()[1].feed_forward_norm.register_full_backward_hook(
-        lambda module, gradients, _: tuple(torch.full_like(gradient, NAN) for gradient in gradients)
+        lambda _, gradients, __: tuple(torch.full_like(gradient, NAN) for gradient in gradients)
     )
     with pytest.raises(DivergedError, match=r"the gradient of blocks\.1\.attention\.output\.weight\."):
         next(trainer.run())

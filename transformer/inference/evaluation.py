@@ -54,7 +54,7 @@ def evaluate(model: Transformer, windows: Iterable[Window], *, sizes: TextSizes 
             logits = model(inputs.to(device)).float()
             flat = targets.to(device).flatten()
             losses = F.cross_entropy(logits.flatten(0, 1), flat, ignore_index=IGNORED, reduction="none")
-            total += losses.double().sum().item()
+            total += losses.cpu().double().sum().item()  # mps has no double precision
             scored = targets[targets != IGNORED]
             tokens += scored.numel()
             if sizes is not None:

@@ -6,7 +6,7 @@ model goes on from the newest half of it (from `context_length` tokens of a long
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -25,8 +25,6 @@ class Row:
     start: int
     """Index of the token that stands at position 0."""
     finished: bool = False
-    cached: int = field(default=0)
-    """Number of tokens from `start` on whose keys and values the cache holds."""
 
 
 class Generation:
@@ -55,7 +53,10 @@ class Generation:
             Row(list(prompt), torch.Generator().manual_seed(seed), start=max(0, len(prompt) - self.context))
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
-        self.cache = self._new_cache(len(self.rows)) if use_cache else None
+        self.cache: KVCache | None = None
+        if use_cache:
+            dtype = model.embedding.weight.dtype
+            self.cache = KVCache(model.config, len(self.rows), device=self.device, dtype=dtype)
 
     def steps(self, n_tokens: int) -> Iterator[list[tuple[int, int]]]:
         """Draw `n_tokens` tokens a row: yields index and new token of every unfinished row, step by step."""
@@ -67,23 +68,26 @@ class Generation:
             for index, logits in zip(active, self._logits(active), strict=True):
                 row = self.rows[index]
                 token = next_token(logits, row.tokens, self.sampling, row.generator)
-                self._append(row, token)
+                self._append(index, token)
                 row.finished = token == self.end_token
                 drawn.append((index, token))
             yield drawn
 
-    def _append(self, row: Row, token: int) -> None:
+    def _append(self, index: int, token: int) -> None:
+        """Add a token to a row; a full row begins again with the newest half of its context."""
+        row = self.rows[index]
         row.tokens.append(token)
         if len(row.tokens) - row.start > self.context:
             row.start = len(row.tokens) - max(1, self.context // 2)
-            row.cached = 0
+            if self.cache is not None:
+                self.cache.lengths[index] = 0
 
     def _logits(self, active: list[int]) -> list[Tensor]:
         """Logits (V,) that follow each active row; rows with as many unread tokens go through the model together."""
         waiting: dict[int, list[int]] = {}
         for index in active:
-            row = self.rows[index]
-            waiting.setdefault(len(row.tokens) - row.start - row.cached, []).append(index)
+            row, n_read = self.rows[index], 0 if self.cache is None else self.cache.lengths[index]
+            waiting.setdefault(len(row.tokens) - row.start - n_read, []).append(index)
         logits: dict[int, Tensor] = {}
         with eval_mode(self.model):
             for n_new, indices in waiting.items():
@@ -92,19 +96,11 @@ class Generation:
 
     def _read(self, indices: list[int], n_new: int) -> Tensor:
         """Read the last `n_new` tokens of some rows: logits after them (N, V)."""
-        rows = [self.rows[index] for index in indices]
-        ids = torch.tensor([row.tokens[-n_new:] for row in rows], device=self.device)
-        if self.cache is None:
-            return self.model(ids)[:, -1].float()  # type: ignore[no-any-return]
-        if len(indices) == len(self.rows) and all(row.cached for row in rows):
+        ids = torch.tensor([self.rows[index].tokens[-n_new:] for index in indices], device=self.device)
+        if self.cache is None or len(indices) == len(self.rows):
             logits = self.model(ids, cache=self.cache)
         else:
-            part = self.cache.select(indices) if rows[0].cached else self._new_cache(len(rows))
+            part = self.cache.select(indices)
             logits = self.model(ids, cache=part)
             self.cache.put(indices, part)
-        for row in rows:
-            row.cached += n_new
         return logits[:, -1].float()  # type: ignore[no-any-return]
-
-    def _new_cache(self, n_rows: int) -> KVCache:
-        return KVCache(self.model.config, n_rows, device=self.device, dtype=self.model.embedding.weight.dtype)

@@ -42,7 +42,7 @@ class Sampling:
 
 def next_token(logits: Tensor, used: Sequence[int], sampling: Sampling, generator: torch.Generator) -> int:
     """Draw one token from logits (V,); `used` are the tokens before it."""
-    logits = penalize_repetition(logits.double().cpu(), used, sampling.repetition_penalty)
+    logits = penalize_repetition(logits.cpu().double(), used, sampling.repetition_penalty)
     if sampling.temperature == 0.0:
         return int(logits.argmax())
     if sampling.top_k is not None:

@@ -45,17 +45,17 @@ class TextStream:
         """The text that was held back and that nothing can change any more."""
         text = self._tokenizer.decode(self._pending, skip_special_tokens=False)
         self._held += text[self._taken :]
-        piece = self._release()
-        rest, self._held = "" if self.stopped else self._held, ""
-        return piece + rest
+        self._pending, self._taken = [], 0
+        return self._release(at_end=True)
 
-    def _release(self) -> str:
-        """The held text up to a stop string, or to what may be the beginning of one."""
+    def _release(self, *, at_end: bool = False) -> str:
+        """The held text up to a stop string, or to what may become one that begins earlier."""
         if self.stopped:
             return ""
         found = [at for at in map(self._held.find, self._stop) if at >= 0]
-        self.stopped = bool(found)
-        end = min(found) if found else len(self._held) - self._beginning()
+        certain = len(self._held) - (0 if at_end else self._beginning())
+        end = min([*found, certain])
+        self.stopped = end in found
         piece, self._held = self._held[:end], self._held[end:]
         return piece
 

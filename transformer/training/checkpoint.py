@@ -56,10 +56,15 @@ def save(
     }
     files = {"model.safetensors": model.state_dict(), "training.safetensors": optimizer_tensors(model, optimizers)}
     folder.write_checkpoint(progress.step, record, files)
-    if progress.best_step == progress.step:
-        folder.point("best", progress.step, progress.best_loss)
-    folder.point("last", progress.step, progress.last_loss)
+    point(folder, progress)
     folder.prune(keep)
+
+
+def point(folder: RunFolder, progress: Progress) -> None:
+    """Let `best` and `last` mean the checkpoints that a progress speaks of."""
+    if progress.best_step is not None:
+        folder.point("best", progress.best_step, progress.best_loss)
+    folder.point("last", progress.step, progress.last_loss)
 
 
 def restore(

@@ -71,5 +71,5 @@ def _compile_fault(device: torch.device) -> str | None:
     try:
         torch.compile(lambda x: x * 2 + 1)(torch.ones(8, device=device))
     except Exception as error:  # torch's compiler raises many kinds, and each means the same here
-        return str(error).strip().splitlines()[0]
+        return (str(error).strip() or type(error).__name__).splitlines()[0]
     return None

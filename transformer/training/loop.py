@@ -16,7 +16,7 @@ from transformer.inference.evaluation import IGNORED, Evaluation, TextSizes, Win
 from transformer.model.transformer import Transformer, eval_mode
 from transformer.randomness import derive_seed
 from transformer.run_folder import Checkpoint, RunFolder
-from transformer.training.checkpoint import Progress, restore, save
+from transformer.training.checkpoint import Progress, point, restore, save
 from transformer.training.config import TrainingConfig
 from transformer.training.device import autocast
 from transformer.training.optimizers import build_optimizers, set_rates
@@ -98,8 +98,15 @@ class Trainer:
         self._saved: Progress | None = None
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint, exactly. Raises UserError where it does not fit."""
+        """Go on from a checkpoint of this run, exactly; later ones are deleted. Raises UserError where it does not fit.
+
+        Where the best checkpoint is gone, the next evaluation is the best again.
+        """
         self.progress = restore(checkpoint, self.model, self.optimizers, self.batches.restore)
+        self.folder.discard_after(checkpoint.step)
+        if self.progress.best_step not in self.folder.steps():
+            self.progress.best_loss = self.progress.best_step = None
+        point(self.folder, self.progress)
         self._saved = replace(self.progress)
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:

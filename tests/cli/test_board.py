@@ -1,0 +1,80 @@
+"""`attn board`: the right TensorBoard on the right folders."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """The command lines that would have been started."""
+    started = []
+
+    def run(command, **_):
+        started.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr("cli.board.subprocess.run", run)
+    return started
+
+
+def option(command: list[str], name: str) -> str:
+    return command[command.index(name) + 1]
+
+
+def test_all_runs_are_shown_with_all_their_images(trained, commands):
+    assert trained.attn("board").code == 0
+    (command,) = commands
+    assert command[:3] == [sys.executable, "-m", "tensorboard.main"]
+    assert option(command, "--logdir") == "runs"
+    assert "images=0" in option(command, "--samples_per_plugin").split(",")
+    assert (option(command, "--port"), option(command, "--host")) == ("6006", "localhost")
+
+
+def test_runs_that_are_named_are_shown_alone(trained, commands):
+    trained.attn("board", "char", "runs/task", "--port", "7007", "--host", "0.0.0.0")
+    (command,) = commands
+    assert option(command, "--logdir_spec") == "char:runs/char/tensorboard,task:runs/task/tensorboard"
+    assert "--logdir" not in command
+    assert (option(command, "--port"), option(command, "--host")) == ("7007", "0.0.0.0")
+
+
+def test_what_is_no_run_is_refused(trained, work, commands):
+    assert "nobody" in trained.attn("board", "char", "nobody").refused()
+    assert "holds no run yet" in work.attn("board").refused()
+    assert trained.attn("board", "--port=70000").code == 2
+    assert commands == []
+
+
+def test_the_page_answers(trained):
+    command = [sys.executable, "-m", "cli", "board", "char", "--port=0", "--host=127.0.0.1"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, cwd=trained.folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            url = next(word for line in process.stderr for word in line.split() if word.startswith("http://"))
+            assert b"TensorBoard" in fetch(url)
+            deadline = time.monotonic() + 10
+            while b"char" not in fetch(f"{url}data/runs") and time.monotonic() < deadline:
+                time.sleep(0.2)
+            assert b"char" in fetch(f"{url}data/runs")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
+            process.communicate(timeout=10)
+
+
+def fetch(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return bytes(response.read())
