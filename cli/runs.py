@@ -4,7 +4,6 @@ import json
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
 from cli.terminal import count, say
 from transformer.errors import UserError
@@ -30,25 +29,18 @@ def runs(root: Path, *, as_json: bool) -> None:
 
 def describe(folder: RunFolder) -> Json:
     """What is known of a run; its numbers are None before its first checkpoint."""
-    last, best = _pointer(folder, "last"), _pointer(folder, "best")
+    last, best = folder.pointer("last"), folder.pointer("best")
     parameters = None if last is None else folder.checkpoint("last").record.get("parameters")
     changed = folder.metrics_file if folder.metrics_file.exists() else folder.config_file
     return {
         "name": folder.name,
         "parameters": parameters,
-        "step": None if last is None else last["step"],
-        "best_loss": None if best is None else best["loss"],
-        "best_step": None if best is None else best["step"],
+        "step": None if last is None else last.step,
+        "best_loss": None if best is None else best.loss,
+        "best_step": None if best is None else best.step,
         "when": datetime.fromtimestamp(changed.stat().st_mtime).isoformat(" ", "seconds"),
         "path": str(folder.path),
     }
-
-
-def _pointer(folder: RunFolder, which: Literal["best", "last"]) -> Json | None:
-    pointer = folder.pointer(which)
-    if pointer is not None and not {"step", "loss"} <= pointer.keys():
-        raise UserError(f"{folder.checkpoints_folder / which}.json: names no step and loss")
-    return pointer
 
 
 def _table(rows: list[Json]) -> str:

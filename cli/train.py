@@ -66,7 +66,6 @@ def train(config_file: Path, *, name: str | None, overrides: Sequence[str], resu
     )
     if checkpoint is not None:
         trainer.resume(checkpoint)
-        folder.discard_after(checkpoint.step)
         say(f"resuming at step {checkpoint.step}")
     _run(trainer, config, material, folder)
 

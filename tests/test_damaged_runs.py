@@ -102,7 +102,7 @@ def test_a_pointer_to_nothing_is_refused_by_name(run: RunFolder) -> None:
     run.point("best", 5, 1.0)
     assert "no checkpoint of step 5" in refusal(lambda: open_run(run.path))
     write_json(run.checkpoints_folder / "best.json", {"format": FORMAT, "step": "7"})
-    assert refusal(lambda: open_run(run.path)) == f"{run.checkpoints_folder / 'best.json'}: names no step"
+    assert refusal(lambda: open_run(run.path)) == f"{run.checkpoints_folder / 'best.json'}: names no step and loss"
 
 
 def test_weights_of_another_shape_are_refused_by_the_name_of_a_tensor(run: RunFolder) -> None:

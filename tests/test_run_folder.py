@@ -143,7 +143,7 @@ def test_discarding_later_checkpoints_takes_their_pointers_along(run: RunFolder)
     run.discard_after(7)
     assert run.steps() == [3, 7]
     assert run.pointer("last") is None
-    assert run.pointer("best")["step"] == 7
+    assert run.pointer("best").step == 7
     run.discard_after(3)
     assert run.pointer("best") is None
     assert open_run(run.path).step == 3
@@ -179,7 +179,7 @@ def test_a_run_is_read_by_json_alone_without_torch(run: RunFolder) -> None:
     script = (
         "import sys; from pathlib import Path; from transformer.run_folder import list_runs; "
         "folder = list_runs(Path(sys.argv[1]))[0]; "
-        "print(folder.pointer('best')['loss'], folder.checkpoint('last').record['parameters'], 'torch' in sys.modules)"
+        "print(folder.pointer('best').loss, folder.checkpoint('last').record['parameters'], 'torch' in sys.modules)"
     )
     command = [sys.executable, "-c", script, str(run.path.parent)]
     result = subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8")

@@ -5,7 +5,7 @@
     validation.npy              token ids of the validation split (not for tasks, which generate them)
     checkpoints/step_00000500/  model.safetensors · training.safetensors · checkpoint.json
     checkpoints/last.json       which checkpoint is newest; best.json likewise
-    metrics.jsonl               one line a logged step
+    metrics.jsonl               one line a logged step, one an evaluation
     tensorboard/                event files
     samples.md                  text sampled while training
 
@@ -136,6 +136,14 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
+class Pointer:
+    """A checkpoint by its step, with its validation loss where it was evaluated."""
+
+    step: int
+    loss: float | None
+
+
+@dataclass(frozen=True)
 class RunFolder:
     """The paths of a run, and its checkpoints."""
 
@@ -203,10 +211,16 @@ class RunFolder:
         """Folder of the checkpoint of a step."""
         return self.checkpoints_folder / f"step_{step:08d}"
 
-    def pointer(self, which: Literal["best", "last"]) -> Json | None:
-        """`step` and `loss` of the best or last checkpoint, or None before there is one."""
+    def pointer(self, which: Literal["best", "last"]) -> Pointer | None:
+        """What best.json or last.json says, or None before there is one. Raises UserError where it is damaged."""
         path = self._pointer_file(which)
-        return read_json(path) if path.exists() else None
+        if not path.exists():
+            return None
+        record = read_json(path)
+        step, loss = record.get("step"), record.get("loss")
+        if not isinstance(step, int) or not isinstance(loss, float | None):
+            raise UserError(f"{path}: names no step and loss")
+        return Pointer(step, loss)
 
     def checkpoint(self, which: Which) -> Checkpoint:
         """Find a checkpoint. Raises UserError with those that there are where it is missing."""
@@ -225,11 +239,7 @@ class RunFolder:
 
     def _pointed_step(self, which: Literal["best", "last"]) -> int:
         pointer = self.pointer(which) or self.pointer("last")
-        if pointer is None:
-            return self.steps()[-1]
-        if not isinstance(pointer.get("step"), int):
-            raise UserError(f"{self._pointer_file(which)}: names no step")
-        return cast(int, pointer["step"])
+        return self.steps()[-1] if pointer is None else pointer.step
 
     def _pointer_file(self, which: Literal["best", "last"]) -> Path:
         return self.checkpoints_folder / f"{which}.json"
@@ -283,14 +293,14 @@ class RunFolder:
                 shutil.rmtree(self.checkpoint_path(later))
         for which in ("best", "last"):
             pointer = self.pointer(which)
-            if pointer is not None and pointer["step"] not in self.steps():
+            if pointer is not None and pointer.step not in self.steps():
                 self._pointer_file(which).unlink()
 
     def prune(self, keep: int) -> None:
         """Delete all checkpoints but the newest `keep` and the best."""
         best = self.pointer("best")
         for step in self.steps()[:-keep]:
-            if best is None or step != best["step"]:
+            if best is None or step != best.step:
                 shutil.rmtree(self.checkpoint_path(step))
 
 

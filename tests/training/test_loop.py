@@ -125,7 +125,7 @@ def test_best_and_last_are_kept_and_best_scores_its_logged_loss_exactly(tmp_path
     best = min(evaluations, key=lambda each: each.result.loss)
     assert best.step < 40
     assert trainer.folder.steps() == [best.step, 40]
-    assert trainer.folder.pointer("best")["loss"] == best.result.loss
+    assert trainer.folder.pointer("best").loss == best.result.loss
     for which, logged in (("best", best), ("last", evaluations[-1])):
         opened = open_run(tmp_path, which)
         windows = evaluation_windows(VALIDATION, context_length=CONTEXT, batch_size=3)

@@ -134,7 +134,7 @@ def test_a_run_that_falls_back_to_an_earlier_checkpoint_points_at_what_there_is(
     config = small_config(max_steps=15, keep_checkpoints=3)
     whole = improving(tmp_path, config)
     losses = [each.result.loss for each in evaluations_of(whole.run())]
-    assert whole.folder.pointer("best")["step"] == whole.folder.pointer("last")["step"] == 15
+    assert whole.folder.pointer("best").step == whole.folder.pointer("last").step == 15
     (whole.folder.checkpoint_path(15) / "model.safetensors").write_bytes(b"broken")
 
     again = improving(tmp_path, config)
@@ -143,21 +143,21 @@ def test_a_run_that_falls_back_to_an_earlier_checkpoint_points_at_what_there_is(
     assert again.folder.steps() == [5, 10]
     for which in ("best", "last"):
         assert open_run(tmp_path, which).step == 10
-        assert again.folder.pointer(which)["loss"] == losses[1]
+        assert again.folder.pointer(which).loss == losses[1]
     assert evaluations_of(again.run())[-1].result.loss == losses[2]
-    assert again.folder.pointer("best")["step"] == again.folder.pointer("last")["step"] == 15
+    assert again.folder.pointer("best").step == again.folder.pointer("last").step == 15
 
 
 def test_a_run_whose_best_checkpoint_is_gone_takes_the_next_evaluation_for_its_best(tmp_path: Path) -> None:
     trainer = small_trainer(tmp_path, small_config(learning_rate=0.01))
     list(trainer.run(lambda: trainer.progress.step == 12))
-    assert trainer.folder.pointer("best")["step"] < 12
-    shutil.rmtree(trainer.folder.checkpoint_path(trainer.folder.pointer("best")["step"]))
+    assert trainer.folder.pointer("best").step < 12
+    shutil.rmtree(trainer.folder.checkpoint_path(trainer.folder.pointer("best").step))
     again = small_trainer(tmp_path, small_config(learning_rate=0.01))
     again.resume(again.folder.newest_valid(pytest.fail))
     assert open_run(tmp_path, "best").step == 12
     assert evaluations_of(again.run())[0].is_best
-    assert open_run(tmp_path, "best").step == again.folder.pointer("best")["step"] == 15
+    assert open_run(tmp_path, "best").step == again.folder.pointer("best").step == 15
 
 
 def test_a_kill_between_a_checkpoint_and_its_pointers_loses_no_best(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_kill_between_a_checkpoint_and_its_pointers_loses_no_best(tmp_path: Pa
     again.resume(again.folder.newest_valid(pytest.fail))
     list(again.run())
 
-    assert again.folder.pointer("best")["step"] == 10
+    assert again.folder.pointer("best").step == 10
     assert [path.read_bytes() for path in pointers] == after
 
 
