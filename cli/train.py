@@ -16,11 +16,12 @@ from cli.config_file import differences, load_config, to_yaml
 from cli.material import Material, gather
 from cli.reporter import Reporter
 from cli.terminal import bold, count, duration, say
+from transformer.checkpoint_folder import Checkpoint
 from transformer.errors import UserError
 from transformer.files import Json, copy_file, write_text
 from transformer.model.transformer import Transformer
 from transformer.randomness import derive_seed
-from transformer.run_folder import Checkpoint, RunFolder, list_runs
+from transformer.run_folder import RunFolder, list_runs
 from transformer.training.checkpoint import Progress
 from transformer.training.device import choose_compile, choose_device, choose_precision
 from transformer.training.loop import Finished, Reason, Trainer

@@ -7,10 +7,11 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from transformer.checkpoint_folder import Checkpoint, load_weights
 from transformer.errors import UserError
 from transformer.files import Json
 from transformer.model.transformer import Transformer
-from transformer.run_folder import Checkpoint, RunFolder, load_weights
+from transformer.run_folder import RunFolder
 from transformer.training.optimizers import optimizer_tensors, restore_optimizers
 
 

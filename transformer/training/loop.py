@@ -10,12 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer.checkpoint_folder import Checkpoint
 from transformer.errors import DivergedError
 from transformer.files import Json
 from transformer.inference.evaluation import IGNORED, Evaluation, TextSizes, Window, evaluate
 from transformer.model.transformer import Transformer, eval_mode
 from transformer.randomness import derive_seed
-from transformer.run_folder import Checkpoint, RunFolder
+from transformer.run_folder import RunFolder
 from transformer.training.checkpoint import Progress, point, restore, save
 from transformer.training.config import TrainingConfig
 from transformer.training.device import autocast
