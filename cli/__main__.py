@@ -56,7 +56,7 @@ def _exit_code(error: Exception) -> int | None:
 
     if isinstance(error, DivergedError):
         return EXIT_DIVERGED
-    if isinstance(error, ConfigError | DataError | UserError) or (isinstance(error, OSError) and error.filename):
+    if isinstance(error, ConfigError | DataError | UserError | OSError):
         return EXIT_MENDABLE
     return None
 

@@ -40,12 +40,15 @@ def train(
         str | None, typer.Option("--name", help="Name of the run under runs/. Default: the file's name.")
     ] = None,
     overrides: Overrides = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest run of that name.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of that name.")] = False,
 ) -> None:
     """Train a model; its run folder, runs/NAME, then holds everything about it."""
-    from cli.train import train as command
+    from cli.config_file import load_config
 
-    command(config, name=name, overrides=overrides or [], resume=resume, runs=RUNS)
+    loaded = load_config(config, overrides or [])
+    from cli.train import train as command  # loads torch, which a faulty file need not wait for
+
+    command(loaded, name=config.stem if name is None else name, exact_name=name is not None, resume=resume, runs=RUNS)
 
 
 @app.command()
@@ -100,14 +103,17 @@ def generate(
     """
     from cli.generate import GenerateOptions
     from cli.generate import generate as command
+    from transformer.inference.sampling import Sampling
 
     options = GenerateOptions(
         n_tokens=tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
+        sampling=Sampling(
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+        ),
         stop=tuple(stop or ()),
         seed=seed,
         n_samples=samples,

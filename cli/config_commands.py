@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.config import Config
 from cli.config_file import load_config
 from cli.config_reference import json_schema_text, keys_markdown, keys_table, starter
 from cli.terminal import count, say
@@ -40,6 +39,7 @@ def check(config_file: Path, overrides: Sequence[str]) -> None:
     from cli.material import gather
     from transformer.model.transformer import Transformer
     from transformer.training.device import choose_device, choose_precision
+    from transformer.training.memory import training_bytes
 
     device = choose_device(config.device)
     precision = choose_precision(config.training.precision, device)
@@ -47,6 +47,9 @@ def check(config_file: Path, overrides: Sequence[str]) -> None:
     vocab_size = material.tokenizer.get_vocab_size()
     model = Transformer(config.model, vocab_size)
     training = config.training
+    memory = training_bytes(
+        config.model, training, n_parameters=model.n_parameters, vocab_size=vocab_size, device=device
+    )
     tokens_per_step = training.batch_size * config.model.context_length
     rows = [
         ("data", material.description),
@@ -59,22 +62,7 @@ def check(config_file: Path, overrides: Sequence[str]) -> None:
         epochs = training.max_steps * training.batch_size / material.n_windows
         rows += [("windows", f"{material.n_windows:,} an epoch"), ("epochs", f"{epochs:.2f}")]
     rows += [
-        ("memory", f"about {count(training_memory(config, vocab_size, model.n_parameters))}B while training"),
+        ("memory", f"about {count(memory)}B while training"),
         ("device", f"{device}, {str(precision).removeprefix('torch.')}"),
     ]
     sys.stdout.write(f"{config_file}: valid\n" + "".join(f"  {name:<15}{value}\n" for name, value in rows))
-
-
-def training_memory(config: Config, vocab_size: int, n_parameters: int) -> float:
-    """Estimate of the bytes that training takes at its peak, beside what Python and torch take themselves.
-
-    Weights, gradients and two averages for each parameter, and for each token what the backward pass needs: per
-    layer about 14 vectors of d_model and 3 of d_ff, the attention weights where they are written out, and three
-    rows of logits; all in fp32.
-    """
-    model, training = config.model, config.training
-    tokens = training.batch_size // training.gradient_accumulation * model.context_length
-    written_out = model.attention == "explicit" or (model.attention == "auto" and model.dropout > 0)
-    weights = 4 * model.n_heads * model.context_length if written_out else 0
-    per_layer = 14 * model.d_model + 3 * model.feed_forward_width + weights
-    return 4.0 * (4 * n_parameters + tokens * (model.n_layers * per_layer + 3 * vocab_size))

@@ -5,18 +5,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from cli.config import Config
 from cli.config_file import load_config
 from cli.material import task_of, task_windows, text_sizes, text_windows
 from cli.run_arguments import open_model
 from data.dataset import encode_corpus
-from data.storage import StoredIds
+from data.storage import open_ids
 from transformer.errors import UserError
-from transformer.inference.evaluation import Evaluation, TextSizes, Window
+from transformer.inference.evaluation import Evaluation, EvaluationBatch, TextSizes
 from transformer.inference.evaluation import evaluate as score
-from transformer.run_folder import Run, RunFolder
+from transformer.run_folder import Run
 from transformer.training.device import autocast, choose_precision
 
 
@@ -42,29 +40,20 @@ def evaluate(
 
 def _windows(
     opened: Run, config: Config, text: Path | None, stride: int | None
-) -> tuple[Iterator[Window], TextSizes | None]:
+) -> tuple[Iterator[EvaluationBatch], TextSizes | None]:
     """What is scored. Raises UserError where the run has no text, DataError where a text cannot be used."""
     if text is None and config.data.task is not None:
         if stride is not None:
             raise UserError("--stride: has no effect on a task, whose rows stand alone; leave it out")
         return task_windows(task_of(config), max_tokens=config.training.eval_tokens), None
     if text is None:
-        ids, limit = read_validation(opened.folder), config.training.eval_tokens
+        limit = config.training.eval_tokens
+        ids = open_ids(opened.folder.validation_file, opened.tokenizer.get_vocab_size())
     else:
-        ids, limit = encode_corpus(opened.tokenizer, str(text)), None
+        limit = None
+        ids = encode_corpus(opened.tokenizer, str(text) if text.is_absolute() else f"./{text}")  # never a built-in
     windows = text_windows(ids, opened.config, stride=stride, max_tokens=limit)
     return windows, text_sizes(opened.tokenizer)
-
-
-def read_validation(folder: RunFolder) -> StoredIds:
-    """The validation ids that a run was given. Raises UserError where they are missing or damaged."""
-    try:
-        ids = np.load(folder.validation_file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder.validation_file}: cannot be read: {error}; name a text with --text") from error
-    if ids.ndim != 1 or ids.dtype.kind != "u":
-        raise UserError(f"{folder.validation_file}: holds no token ids; name a text with --text")
-    return ids  # type: ignore[no-any-return]
 
 
 def _as_json(result: Evaluation, opened: Run) -> str:

@@ -19,32 +19,14 @@ from transformer.run_folder import Run
 
 @dataclass(frozen=True)
 class GenerateOptions:
-    """How texts are drawn and shown; see transformer/inference/sampling.py."""
+    """How texts are drawn and shown."""
 
     n_tokens: int
-    temperature: float
-    top_k: int | None
-    top_p: float
-    min_p: float
-    repetition_penalty: float
+    sampling: Sampling
     stop: tuple[str, ...]
     seed: int
     n_samples: int
     as_json: bool
-
-    def sampling(self) -> Sampling:
-        """The rules of drawing. Raises UserError where a value is out of its range."""
-        try:
-            return Sampling(
-                temperature=self.temperature,
-                top_k=self.top_k,
-                top_p=self.top_p,
-                min_p=self.min_p,
-                repetition_penalty=self.repetition_penalty,
-            )
-        except ValueError as error:
-            name, _, rule = str(error).partition(" ")
-            raise UserError(f"--{name.replace('_', '-')} {rule}") from error
 
 
 def generate(
@@ -58,7 +40,6 @@ def generate(
     runs: Path,
 ) -> None:
     """Write continuations to stdout: as they are drawn, or one JSON object a line."""
-    options.sampling()
     if interactive and prompt:
         raise UserError("--prompt: has no effect with --interactive, which asks for prompts; leave one of them out")
     if not all(options.stop):
@@ -92,7 +73,7 @@ def _answer(opened: Run, prompt: str, options: GenerateOptions) -> None:
         opened.tokenizer,
         [_prompt_ids(opened.tokenizer, prompt)] * options.n_samples,
         seeds=range(options.seed, options.seed + options.n_samples),
-        sampling=options.sampling(),
+        sampling=options.sampling,
         stop=options.stop,
     )
     pieces = writing.pieces(options.n_tokens)

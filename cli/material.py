@@ -12,7 +12,6 @@ from cli.terminal import character_progress, say
 from data.batches import (
     EVALUATION_ROWS,
     TaskBatches,
-    TrainingBatches,
     WindowBatches,
     check_length,
     evaluation_rows,
@@ -25,7 +24,7 @@ from data.storage import Dataset, StoredIds
 from data.tasks import Task, make_task
 from data.tokenizer import encode, token_bytes, token_characters
 from transformer.errors import UserError
-from transformer.inference.evaluation import TextSizes, Window
+from transformer.inference.evaluation import EvaluationBatch, TextSizes
 from transformer.model.config import ModelConfig
 from transformer.randomness import derive_seed
 
@@ -38,8 +37,8 @@ class Material:
     """Everything of the data that a run needs."""
 
     tokenizer: Tokenizer
-    batches: TrainingBatches
-    validation: Callable[[], Iterator[Window]]
+    batches: WindowBatches | TaskBatches
+    validation: Callable[[], Iterator[EvaluationBatch]]
     sizes: TextSizes | None
     """Lengths of the tokens' texts; None for tasks, whose symbols are no language."""
     probe_ids: list[int]
@@ -137,7 +136,7 @@ def task_of(config: Config) -> Task:
 
 def text_windows(
     ids: StoredIds, model: ModelConfig, *, stride: int | None = None, max_tokens: int | None = None
-) -> Iterator[Window]:
+) -> Iterator[EvaluationBatch]:
     """Windows that score every token of a text once."""
     return evaluation_windows(
         ids,
@@ -148,7 +147,7 @@ def text_windows(
     )
 
 
-def task_windows(task: Task, *, max_tokens: int | None = None) -> Iterator[Window]:
+def task_windows(task: Task, *, max_tokens: int | None = None) -> Iterator[EvaluationBatch]:
     """Rows of a task with the targets that can be predicted, at most about `max_tokens` targets of them."""
     wanted = EVALUATION_ROWS if max_tokens is None else max(1, max_tokens // task.context_length)
     return evaluation_rows(task, batch_size=_rows_at_once(task.context_length), n_rows=min(EVALUATION_ROWS, wanted))

@@ -28,9 +28,11 @@ def forget_after(folder: RunFolder, step: int) -> None:
 
 def _lines_until(lines: list[str], step: int) -> Iterable[str]:
     for line in lines:
-        if not line.endswith("\n"):  # a kill cut it short
-            return
-        if json.loads(line)["step"] <= step:
+        try:
+            is_kept = json.loads(line)["step"] <= step
+        except (ValueError, KeyError, TypeError):  # a kill or a power cut left no whole record
+            continue
+        if is_kept and line.endswith("\n"):
             yield line
 
 

@@ -38,7 +38,7 @@ class Reporter:
         self.config, self.material, self.model, self.folder = config, material, model, folder
         self.image_steps = set(image_steps(config.training.max_steps, config.inspection.images))
         self.first_step = first_step
-        forget_after(folder, first_step)
+        forget_after(folder, first_step if first_step > 0 else -1)  # at step 0 all is written anew
         self.metrics = folder.metrics_file.open("a", encoding="utf-8")
         self.tensorboard = TensorBoardWriter(folder.tensorboard_folder)
         self.bar = tqdm(

@@ -31,14 +31,13 @@ def describe(folder: RunFolder) -> Json:
     """What is known of a run; its numbers are None before its first checkpoint."""
     last, best = folder.pointer("last"), folder.pointer("best")
     parameters = None if last is None else folder.checkpoint("last").record.get("parameters")
-    changed = folder.metrics_file if folder.metrics_file.exists() else folder.config_file
     return {
         "name": folder.name,
         "parameters": parameters,
         "step": None if last is None else last.step,
         "best_loss": None if best is None else best.loss,
         "best_step": None if best is None else best.step,
-        "when": datetime.fromtimestamp(changed.stat().st_mtime).isoformat(" ", "seconds"),
+        "when": datetime.fromtimestamp(folder.changed).isoformat(" ", "seconds"),
         "path": str(folder.path),
     }
 

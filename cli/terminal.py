@@ -4,20 +4,22 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 PATIENCE = 0.5
 """Seconds of waiting without a bar."""
 
 
 def say(text: str = "") -> None:
-    """Write a line to stderr, above a bar if there is one."""
-    if "tqdm" in sys.modules:
-        from tqdm import tqdm
+    """Write a line to stderr, above a bar if there is one. Where nobody reads it any more, work goes on unheard."""
+    with suppress(OSError):
+        if "tqdm" in sys.modules:
+            from tqdm import tqdm
 
-        tqdm.write(text, file=sys.stderr)
-    else:
-        print(text, file=sys.stderr)  # noqa: T201
+            tqdm.write(text, file=sys.stderr)
+            sys.stderr.flush()
+        else:
+            print(text, file=sys.stderr)  # noqa: T201
 
 
 def is_terminal() -> bool:

@@ -1,34 +1,26 @@
 """`attn train`: wire a configuration, its data and a model together, train, and tell about it."""
 
 import shlex
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
 
 import torch
 
 from cli.config import Config
-from cli.config_file import differences, load_config, to_yaml
+from cli.config_file import to_yaml
 from cli.material import Material, gather
 from cli.reporter import Reporter
+from cli.run_choice import check_changes, check_name, claim_folder, data_key, exact_run, newest_run
+from cli.signals import stop_on_signals
 from cli.terminal import bold, count, duration, say
-from transformer.checkpoint_folder import Checkpoint
-from transformer.errors import UserError
 from transformer.files import Json, copy_file, write_text
 from transformer.model.transformer import Transformer
 from transformer.randomness import derive_seed
-from transformer.run_folder import RunFolder, list_runs
+from transformer.run_folder import RunFolder
 from transformer.training.checkpoint import Progress
 from transformer.training.device import choose_compile, choose_device, choose_precision
 from transformer.training.loop import Finished, Reason, Trainer
-
-FREE_ON_RESUME = ("device", "model.dropout", "model.attention", "training.", "logging.", "inspection.")
-"""Keys that may change when a run goes on; all others decide what its weights and data mean."""
-FIXED_ON_RESUME = ("training.optimizer",)
 
 REASONS: dict[Reason, str] = {
     "max_steps": "all steps done",
@@ -38,37 +30,47 @@ REASONS: dict[Reason, str] = {
 }
 
 
-def train(config_file: Path, *, name: str | None, overrides: Sequence[str], resume: bool, runs: Path) -> None:
-    """Train to the end, or until a signal: then save, and exit with 128 + the signal."""
-    config = load_config(config_file, overrides)
+def train(config: Config, *, name: str, exact_name: bool, resume: bool, runs: Path) -> None:
+    """Train to the end, or until a signal: then save, and exit with 128 + the signal.
+
+    The run is called `name`; to resume, it is the newest of `name`, `name-2` …, or with `exact_name` that one.
+    """
+    check_name(name, runs)
     device = choose_device(config.device)
     precision = choose_precision(config.training.precision, device)
-    wanted = config_file.stem if name is None else name
-    folder = newest_run(runs, wanted) if resume else RunFolder(free_path(runs, wanted))
-    checkpoint = folder.newest_valid(say) if resume else None
-    if checkpoint is not None:
-        check_changes(checkpoint, config)
-    material = gather(config, key=_data_key(checkpoint))
-    model = Transformer(config.model, material.tokenizer.get_vocab_size(), seed=derive_seed(config.seed, "weights"))
-    compiled = choose_compile(config.training.compile, device, config.training.max_steps, say=say)
-    _introduce(config, material, model, folder, f"{device}, {str(precision).removeprefix('torch.')}", compiled)
-    write_run_files(folder, config, material)
-    trainer = Trainer(
-        model.to(device),
-        material.batches,
-        material.validation,
-        config.training,
-        folder=folder,
-        record={"config": config.model_dump(), "data_key": material.key, "versions": versions()},
-        seed=config.seed,
-        precision=precision,
-        compiled=compiled,
-        sizes=material.sizes,
-    )
-    if checkpoint is not None:
-        trainer.resume(checkpoint)
-        say(f"resuming at step {checkpoint.step}")
-    _run(trainer, config, material, folder)
+    with ExitStack() as held:
+        checkpoint = None
+        if resume:
+            folder = exact_run(runs, name) if exact_name else newest_run(runs, name)
+            held.enter_context(folder.lock())
+            checkpoint = folder.newest_valid(say)
+            check_changes(checkpoint, config)
+        material = gather(config, key=None if checkpoint is None else data_key(checkpoint))
+        vocab_size = material.tokenizer.get_vocab_size()
+        model = Transformer(config.model, vocab_size, seed=derive_seed(config.seed, "weights")).to(device)
+        n_steps = config.training.max_steps - (0 if checkpoint is None else checkpoint.step)
+        compiled = choose_compile(config.training.compile, device, n_steps, say=say)
+        if checkpoint is None:  # whatever could be refused was accepted: now there may be a folder
+            folder = claim_folder(runs, name)
+            held.enter_context(folder.lock())
+        _introduce(config, material, model, folder, f"{device}, {str(precision).removeprefix('torch.')}", compiled)
+        trainer = Trainer(
+            model,
+            material.batches,
+            material.validation,
+            config.training,
+            folder=folder,
+            record={"config": config.model_dump(), "data_key": material.key, "versions": versions()},
+            seed=config.seed,
+            precision=precision,
+            compiled=compiled,
+            sizes=material.sizes,
+        )
+        if checkpoint is not None:
+            trainer.resume(checkpoint)
+            say(f"resuming at step {checkpoint.step}")
+        write_run_files(folder, config, material)
+        _run(trainer, config, material, folder)
 
 
 def _run(trainer: Trainer, config: Config, material: Material, folder: RunFolder) -> None:
@@ -87,75 +89,8 @@ def _run(trainer: Trainer, config: Config, material: Material, folder: RunFolder
         raise SystemExit(128 + stop.signal)
 
 
-@dataclass
-class Stop:
-    """Which signal asked a run to stop, if one did."""
-
-    signal: int | None = None
-
-
-@contextmanager
-def stop_on_signals() -> Iterator[Stop]:
-    """The first Ctrl-C or SIGTERM asks to stop after the step; the second one ends the process at once."""
-    stop = Stop()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def on_signal(number: int, _: FrameType | None) -> None:
-        stop.signal = number
-        for each, handler in before.items():
-            signal.signal(each, handler)
-        say("stopping after this step and saving; once more stops at once")
-
-    for number in before:
-        signal.signal(number, on_signal)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def free_path(runs: Path, name: str) -> Path:
-    """`runs/name`, or the first of name-2, name-3 … that is not taken. Raises UserError for a name with a path."""
-    if not name or name.startswith(".") or Path(name).name != name:
-        raise UserError(f"--name {name!r}: must be a plain name; it becomes a folder in {runs}/")
-    path, number = runs / name, 2
-    while path.exists():
-        path, number = runs / f"{name}-{number}", number + 1
-    if path.name != name:
-        say(f"{runs / name} exists and is kept; this run is {path}")
-    return path
-
-
-def newest_run(runs: Path, name: str) -> RunFolder:
-    """The newest run called `name`, or `name` with a number. Raises UserError where there is none."""
-    found = [
-        folder
-        for folder in list_runs(runs)
-        if folder.name == name or (folder.name.startswith(f"{name}-") and folder.name[len(name) + 1 :].isdigit())
-    ]
-    if not found:
-        raise UserError(f"{runs / name}: there is no run of that name to resume; start it without --resume")
-    return found[-1]
-
-
-def check_changes(checkpoint: Checkpoint, config: Config) -> None:
-    """Tell what has changed since the run began. Raises UserError where that would make another model of it."""
-    old = checkpoint.record.get("config")
-    if not isinstance(old, dict):
-        raise UserError(f"{checkpoint.path / 'checkpoint.json'}: holds no configuration")
-    changes = differences(old, config.model_dump())
-    refused = [change for change in changes if change[0] in FIXED_ON_RESUME or not change[0].startswith(FREE_ON_RESUME)]
-    if refused:
-        lines = "\n".join(f"  {key}: {was} -> {now}" for key, was, now in refused)
-        raise UserError(f"a run cannot go on as another one; start a new run, or undo these changes:\n{lines}")
-    for key, was, now in changes:
-        say(f"changed: {key}: {was} -> {now}")
-
-
 def write_run_files(folder: RunFolder, config: Config, material: Material) -> None:
     """Make the run folder self-contained: configuration, tokenizer, validation ids."""
-    folder.path.mkdir(parents=True, exist_ok=True)
     folder.checkpoints_folder.mkdir(exist_ok=True)
     written_with = ", ".join(f"{package} {number}" for package, number in versions().items())
     header = [f"Every key of the run {folder.name}, written with {written_with}"]
@@ -199,8 +134,3 @@ def _introduce(
         f"d_model {shape.d_model}, context {shape.context_length}, {shape.position} positions"
     )
     say(f"  on     {where}{', compiled' if compiled else ''}, {threads} thread{'s' if threads > 1 else ''}")
-
-
-def _data_key(checkpoint: Checkpoint | None) -> str | None:
-    key = None if checkpoint is None else checkpoint.record.get("data_key")
-    return key if isinstance(key, str) else None

@@ -1,7 +1,6 @@
 """Token ids -> batches of inputs and targets, (B, T) each, in the order of a seed and with a position to go on from."""
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor
 
 from data.errors import DataError
+from data.storage import StoredIds
 from data.tasks import Task
 
 IGNORED = -100
@@ -17,22 +17,7 @@ IGNORED = -100
 EVALUATION_ROWS = 512
 """Rows of a task that an evaluation scores."""
 
-StoredIds = npt.NDArray[np.integer]
 EvaluationBatch = tuple[Tensor, Tensor, Tensor | None]
-
-
-class TrainingBatches(Protocol):
-    """An endless stream of batches that can go on from a position."""
-
-    @property
-    def position(self) -> dict[str, int]:
-        """Where the next batch begins; JSON-able."""
-
-    def restore(self, position: dict[str, int]) -> None:
-        """Go on from a position."""
-
-    def next_batch(self) -> tuple[Tensor, Tensor]:
-        """Inputs and targets, (B, T) int64."""
 
 
 def check_length(n_tokens: int, context_length: int, *, name: str = "the training text") -> None:

@@ -21,9 +21,9 @@ LONGEST_WORD = 4 * 2**20
 """Characters without white space that bpe accepts, about; it must see a word whole."""
 
 # GPT-2's words begin at white space or hold none, so a word never reaches over the place between a character
-# that is no white space and one that is.
-_WORD_END = re.compile(r"\S(?=\s)")
-_LAST_WORD_END = re.compile(r".*\S(?=\s)", re.DOTALL)
+# that is no white space and one that is. Its white space is Unicode's; Python's has four control characters more.
+_WORD_END = re.compile(r"\S(?=[^\S\x1c-\x1f])")
+_LAST_WORD_END = re.compile(r".*\S(?=[^\S\x1c-\x1f])", re.DOTALL)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def open_entry(folder: Path) -> Dataset:
     about = read_about(folder)
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     train, validation = (
-        _open_ids(folder / f"{split}.npy", about["tokens"][split], tokenizer.get_vocab_size()) for split in SPLITS
+        open_ids(folder / f"{split}.npy", tokenizer.get_vocab_size(), tokens=about["tokens"][split]) for split in SPLITS
     )
     return Dataset(folder.name, folder, about["description"], tokenizer, train, validation)
 
@@ -114,18 +114,23 @@ def _is_sound(folder: Path) -> bool:
     return True
 
 
-def _open_ids(path: Path, tokens: int, vocabulary: int) -> StoredIds:
+def open_ids(path: Path, vocabulary: int, *, tokens: int | None = None) -> StoredIds:
+    """Memory-mapped ids of an .npy file, (N,), each below `vocabulary`, and `tokens` of them where that is known.
+
+    Raises DataError that says what is wrong with the file.
+    """
     try:
         ids = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path}: {error}") from None
     expected = ids_dtype(vocabulary)
-    if ids.dtype != expected or ids.shape != (tokens,):
-        raise DataError(f"{path} holds {ids.dtype} of shape {ids.shape} instead of {expected} of shape ({tokens},)")
+    if ids.dtype != expected or ids.ndim != 1 or (tokens is not None and len(ids) != tokens):
+        length = "any length" if tokens is None else f"length {tokens}"
+        raise DataError(f"{path} holds {ids.dtype} of shape {ids.shape} instead of {expected} of {length}")
     with path.open("rb") as file:  # read, not mapped: scanning a large map would count as memory in use
         file.seek(ids.offset)
-        for start in range(0, tokens, SCAN_IDS):
-            part = np.fromfile(file, expected, min(SCAN_IDS, tokens - start))
+        for start in range(0, len(ids), SCAN_IDS):
+            part = np.fromfile(file, expected, min(SCAN_IDS, len(ids) - start))
             if part.max() >= vocabulary:
                 at = int(np.argmax(part >= vocabulary))
                 raise DataError(f"{path}: id {part[at]} at position {start + at} of a vocabulary of {vocabulary}")

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from transformer.errors import UserError
+from transformer.errors import NewerFormatError, UserError
 
 FORMAT = 1
 """Version of the JSON files of a run; a newer one is refused."""
@@ -45,7 +45,9 @@ def read_json(path: Path) -> Json:
     if not isinstance(value, dict) or not isinstance(value.get("format"), int):
         raise UserError(f"{path}: not written by this program: it has no format number")
     if value["format"] > FORMAT:
-        raise UserError(f"{path}: has format {value['format']}, and this version reads up to {FORMAT}; upgrade attn")
+        raise NewerFormatError(
+            f"{path}: has format {value['format']}, and this version reads up to {FORMAT}; upgrade attn"
+        )
     return value
 
 

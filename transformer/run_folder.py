@@ -9,19 +9,20 @@
     tensorboard/                event files
     samples.md                  text sampled while training
 
-Every file is written under a temporary name, flushed and renamed, so that a kill at any instant leaves only whole
-files. Nothing is pickled.
+Every file but the last three, which grow, is written under a temporary name, flushed and renamed, so that a kill at
+any instant leaves only whole files. Nothing is pickled.
 """
 
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from transformer.checkpoint_folder import Checkpoint, load_weights
-from transformer.errors import UserError
+from transformer.errors import NewerFormatError, UserError
 from transformer.files import FORMAT, Json, digest, flush_to_disk, read_json, write_json
 
 if TYPE_CHECKING:
@@ -87,6 +88,12 @@ class RunFolder:
         return self.path.resolve().name
 
     @property
+    def changed(self) -> float:
+        """When the run last wrote something, in seconds since 1970."""
+        files = (self.config_file, self.metrics_file, self._pointer_file("last"))
+        return max(file.stat().st_mtime for file in files if file.exists())
+
+    @property
     def config_file(self) -> Path:
         """Resolved configuration, YAML."""
         return self.path / "config.yaml"
@@ -133,6 +140,20 @@ class RunFolder:
             raise UserError(f"{self.tokenizer_file}: no tokenizer, or a damaged one: {error}") from error
         tokenizer.encode_special_tokens = True
         return tokenizer
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes from training this run; the lock ends with the process at the latest.
+
+        Raises UserError where another process holds it.
+        """
+        from filelock import FileLock, Timeout
+
+        try:
+            with FileLock(self.path / ".lock", blocking=False):
+                yield
+        except Timeout as error:
+            raise UserError(f"{self.path}: is being trained by another process; wait for it, or stop it") from error
 
     def steps(self) -> list[int]:
         """Steps of all checkpoints, ascending."""
@@ -181,6 +202,7 @@ class RunFolder:
 
         The weights of a step never change: where the checkpoint exists, only its record is written anew.
         """
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         final = self.checkpoint_path(step)
@@ -193,7 +215,11 @@ class RunFolder:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         for name, values in tensors.items():
-            save_file({key: value.detach().cpu().contiguous() for key, value in values.items()}, temporary / name)
+            on_cpu = {key: value.detach().cpu().contiguous() for key, value in values.items()}
+            try:
+                save_file(on_cpu, temporary / name)
+            except SafetensorError as error:  # a full disk, for one
+                raise UserError(f"{temporary / name}: cannot be written: {error}") from error
             flush_to_disk(temporary / name)
         digests = {name: digest(temporary / name) for name in tensors}
         write_json(temporary / "checkpoint.json", {**record, "digests": digests})
@@ -207,26 +233,28 @@ class RunFolder:
     def newest_valid(self, say: Callable[[str], None]) -> Checkpoint:
         """The newest checkpoint whose files are whole; broken ones are named through `say`. Raises UserError."""
         for step in reversed(self.steps()):
+            path = self.checkpoint_path(step)
             try:
                 checkpoint = self.checkpoint(step)
                 checkpoint.verify()
                 return checkpoint
+            except NewerFormatError:
+                raise
             except UserError as error:
-                say(f"{error}; looking for an earlier checkpoint")
+                path.rename(path.with_name(f"{path.name}.broken"))
+                say(f"{error}; it is kept as {path.name}.broken, and an earlier checkpoint is looked for")
         raise UserError(f"{self.path}: has no whole checkpoint to resume from")
 
     def discard_after(self, step: int) -> None:
         """Delete the checkpoints of later steps, which a run that goes on from `step` will make again.
 
-        Pointers to checkpoints that are gone go with them.
+        The pointers go too: whoever goes on sets them anew.
         """
         for later in self.steps():
             if later > step:
                 shutil.rmtree(self.checkpoint_path(later))
         for which in ("best", "last"):
-            pointer = self.pointer(which)
-            if pointer is not None and pointer.step not in self.steps():
-                self._pointer_file(which).unlink()
+            self._pointer_file(which).unlink(missing_ok=True)
 
     def prune(self, keep: int) -> None:
         """Delete all checkpoints but the newest `keep` and the best."""
@@ -243,13 +271,8 @@ def is_run(path: Path) -> bool:
 
 def list_runs(root: Path) -> list[RunFolder]:
     """Every run below `root`, oldest first by its last change."""
-    folders = [path for path in root.iterdir() if is_run(path)] if root.is_dir() else []
-
-    def changed(path: Path) -> float:
-        files = [path / "config.yaml", path / "checkpoints" / "last.json", path / "metrics.jsonl"]
-        return max(file.stat().st_mtime for file in files if file.exists())
-
-    return [RunFolder(path) for path in sorted(folders, key=changed)]
+    folders = [RunFolder(path) for path in root.iterdir() if is_run(path)] if root.is_dir() else []
+    return sorted(folders, key=lambda folder: folder.changed)
 
 
 def find_run(run: str | None, root: Path) -> RunFolder:

@@ -15,6 +15,7 @@ from cli.config_file import MAX_BYTES, differences, load_config, to_yaml
 from cli.config_reference import keys, section_models
 from cli.errors import ConfigError
 from cli.yaml_source import dump
+from data.config import TASKS
 
 DIGITS = "; write it in decimal digits, without separators or units"
 
@@ -264,7 +265,7 @@ CONFIGS = st.builds(
     st.integers(0, 2**63 - 1),
     st.floats(0, 10, exclude_min=True),
     st.booleans() | st.just("auto"),
-    SOURCES.filter(lambda source: isinstance(source, str) or not {"copy", "sort"} & set(source)),
+    SOURCES.filter(lambda source: isinstance(source, str) or not set(TASKS) & set(source)),
     TEXTS,
     st.none() | TEXTS.filter(bool),
 )

@@ -41,6 +41,7 @@ def test_a_run_folder_is_complete_and_stdout_stays_empty(work):
         f"{checkpoint}model.safetensors",
         f"{checkpoint}training.safetensors",
         f"{checkpoint}checkpoint.json",
+        ".lock",
     }
 
 

@@ -3,6 +3,8 @@
 import json
 import shutil
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -36,7 +38,7 @@ def without_times(value: object) -> object:
     return value
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_signal_saves_and_a_resumed_run_equals_an_unbroken_one(work, monkeypatch, number, code, optimizer):
     settings = EVERYTHING | {"training__optimizer": optimizer}
@@ -139,10 +141,54 @@ def test_a_run_whose_text_is_gone_for_good_says_so(stopped):
     assert "no longer the text that this run was trained on" in stopped.train("--resume").refused()
 
 
-@pytest.mark.parametrize("name", ["tiny", "other", "../tiny", ""])
-def test_resume_without_a_run_is_refused(work, name):
-    assert "no run of that name to resume" in work.train("--resume", f"--name={name}").refused()
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tiny", "no run of that name to resume"),
+        ("other", "no run of that name to resume"),
+        ("../tiny", "must be a plain name"),
+        ("", "must be a plain name"),
+    ],
+)
+def test_resume_without_a_run_is_refused(work, name, message):
+    assert message in work.train("--resume", f"--name={name}").refused()
     assert work.run_names() == []
+
+
+def test_a_named_run_is_resumed_itself_though_a_numbered_one_is_newer(work):
+    work.train(training__max_steps=5)
+    work.train(training__max_steps=5)
+    assert "training tiny-2\n" in work.train("--resume").err
+    assert "training tiny\n" in work.train("--resume", "--name", "tiny").err
+
+
+def test_a_run_that_another_process_trains_is_refused(work):
+    work.train(training__max_steps=5)
+    hold = "import sys; from filelock import FileLock\nwith FileLock(sys.argv[1]): print(flush=True); input()"
+    command = [sys.executable, "-c", hold, str(work.run() / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        refusal = work.train("--resume").refused()
+        other.kill()  # the lock dies with its process
+    assert "is being trained by another process" in refusal
+    assert work.train("--resume").code == 0
+
+
+def test_a_broken_checkpoint_is_kept_aside_and_an_earlier_one_resumed(work):
+    work.train(training__keep_checkpoints=3)
+    newest = max((work.run() / "checkpoints").glob("step_*"))
+    (newest / "model.safetensors").write_bytes(b"cut short")
+    said = work.train("--resume").err
+    assert f"it is kept as {newest.name}.broken" in said
+    assert (newest.parent / f"{newest.name}.broken" / "model.safetensors").exists()
+    assert newest.exists()
+
+
+def test_a_pointer_that_is_garbage_does_not_stop_a_resume(work):
+    work.train(training__max_steps=5)
+    (work.run() / "checkpoints" / "best.json").write_text("{", encoding="utf-8")
+    assert work.train("--resume").code == 0
+    assert json.loads((work.run() / "checkpoints" / "best.json").read_text(encoding="utf-8"))["step"] > 0
 
 
 def test_a_broken_newest_checkpoint_is_named_and_the_one_before_is_used(work):

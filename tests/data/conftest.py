@@ -2,10 +2,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-
-settings.register_profile("attn", derandomize=True, deadline=None)
-settings.load_profile("attn")
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,6 @@ from data.batches import (
     EVALUATION_ROWS,
     IGNORED,
     TaskBatches,
-    TrainingBatches,
     WindowBatches,
     check_length,
     evaluation_rows,
@@ -91,7 +90,7 @@ def test_a_batch_goes_on_in_the_next_epoch(batch_size: int) -> None:
 @pytest.mark.parametrize("steps", [0, 1, 5, 6, 7, 40])
 def test_a_restored_position_goes_on_as_if_unbroken(steps: int) -> None:
     task = make_task(DataConfig(source="copy"), context_length=T, seed=3)
-    pairs: list[tuple[TrainingBatches, TrainingBatches]] = [
+    pairs: list[tuple[WindowBatches | TaskBatches, WindowBatches | TaskBatches]] = [
         (windows(211), windows(211)),
         (TaskBatches(task, batch_size=B), TaskBatches(task, batch_size=B)),
     ]

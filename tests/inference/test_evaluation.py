@@ -12,7 +12,7 @@ from data.config import DataConfig
 from data.tasks import make_task
 from data.tokenizer import byte_tokenizer, encode, token_bytes, token_characters
 from tests.model.test_attention import awakened
-from transformer.inference.evaluation import Evaluation, TextSizes, Window, evaluate
+from transformer.inference.evaluation import Evaluation, EvaluationBatch, TextSizes, evaluate
 from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
 
@@ -21,7 +21,7 @@ SMALL = ModelConfig(d_model=16, n_heads=2, n_layers=2, context_length=CONTEXT)
 IDS = np.random.default_rng(1).integers(13, size=59).astype(np.uint16)
 
 
-def windows(*, batch_size: int = 4, stride: int | None = None, ids: np.ndarray = IDS) -> Iterator[Window]:
+def windows(*, batch_size: int = 4, stride: int | None = None, ids: np.ndarray = IDS) -> Iterator[EvaluationBatch]:
     return evaluation_windows(ids, context_length=CONTEXT, batch_size=batch_size, stride=stride)
 
 
@@ -130,7 +130,7 @@ def test_accuracy_counts_first_choices_among_the_predictable_tokens(batch_size: 
 
 
 @pytest.mark.parametrize("nothing", [[], [(torch.zeros(2, 3, dtype=torch.long), torch.full((2, 3), -100), None)]])
-def test_no_token_to_score_is_an_error_and_not_nan(nothing: list[Window]) -> None:
+def test_no_token_to_score_is_an_error_and_not_nan(nothing: list[EvaluationBatch]) -> None:
     with pytest.raises(ValueError, match="there is no token to score"):
         evaluate(awakened(SMALL), nothing)
 

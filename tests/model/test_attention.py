@@ -127,7 +127,7 @@ def test_reading_in_chunks_with_a_cache_equals_reading_at_once(
     )
     model = awakened(config)
     ids = torch.randint(13, (3, 11), generator=torch.Generator().manual_seed(2))
-    cache = KVCache(config, 3, device=ids.device, dtype=torch.float32)
+    cache = KVCache.empty(config, 3, device=ids.device, dtype=torch.float32)
     with torch.no_grad():
         pieces = [model(part, cache=cache) for part in ids.split(chunks, dim=1)]
         torch.testing.assert_close(torch.cat(pieces, dim=1), model(ids), atol=1e-5, rtol=1e-5)

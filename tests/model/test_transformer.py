@@ -37,7 +37,7 @@ def test_more_tokens_than_the_context_are_refused() -> None:
     model = Transformer(SMALL, 13)
     with pytest.raises(ValueError, match="12 tokens do not fit the model's context of 11"):
         model(torch.zeros(1, 12, dtype=torch.long))
-    cache = KVCache(SMALL, 1, device=IDS.device, dtype=torch.float32)
+    cache = KVCache.empty(SMALL, 1, device=IDS.device, dtype=torch.float32)
     model(IDS[:1], cache=cache)
     with pytest.raises(ValueError, match="12 tokens do not fit"):
         model(IDS[:1, :1], cache=cache)
@@ -47,10 +47,10 @@ def test_rows_of_different_lengths_share_a_cache() -> None:
     model = awakened(SMALL)
     parts = []
     for row, length in enumerate((3, 8)):
-        part = KVCache(SMALL, 1, device=IDS.device, dtype=torch.float32)
+        part = KVCache.empty(SMALL, 1, device=IDS.device, dtype=torch.float32)
         model(IDS[row : row + 1, :length], cache=part)
         parts.append(part)
-    cache = KVCache(SMALL, 2, device=IDS.device, dtype=torch.float32)
+    cache = KVCache.empty(SMALL, 2, device=IDS.device, dtype=torch.float32)
     for row, part in enumerate(parts):
         cache.put([row], part)
     logits = model(torch.stack([IDS[0, 3:5], IDS[1, 8:10]]), cache=cache)

@@ -11,7 +11,7 @@ from torch import Tensor
 from data.batches import WindowBatches, evaluation_windows
 from data.tokenizer import char_tokenizer
 from transformer.files import Json, write_text
-from transformer.inference.evaluation import Window
+from transformer.inference.evaluation import EvaluationBatch
 from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
 from transformer.run_folder import RunFolder
@@ -39,7 +39,7 @@ def small_trainer(
     seed: int = 5,
     record: Json | None = None,
     batches: Batches | None = None,
-    validation: Callable[[], Iterable[Window]] | None = None,
+    validation: Callable[[], Iterable[EvaluationBatch]] | None = None,
     precision: torch.dtype = torch.float32,
     compiled: bool = False,
 ) -> Trainer:
@@ -48,7 +48,7 @@ def small_trainer(
     folder = RunFolder(path)
     write_text(folder.tokenizer_file, char_tokenizer(VOCABULARY).to_str())
 
-    def windows() -> Iterable[Window]:
+    def windows() -> Iterable[EvaluationBatch]:
         return evaluation_windows(VALIDATION, context_length=CONTEXT, batch_size=3, max_tokens=config.eval_tokens)
 
     return Trainer(

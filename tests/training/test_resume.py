@@ -22,7 +22,7 @@ from tests.training.small_runs import (
 from transformer import open_run
 from transformer.errors import UserError
 from transformer.files import read_json, write_json
-from transformer.inference.evaluation import Window
+from transformer.inference.evaluation import EvaluationBatch
 from transformer.model.config import ModelConfig
 from transformer.training.config import TrainingConfig
 from transformer.training.loop import Event, Finished, Trainer
@@ -124,7 +124,7 @@ def test_patience_remembers_the_evaluations_before_a_stop(tmp_path: Path) -> Non
 def improving(path: Path, config: TrainingConfig) -> Trainer:
     """A trainer that is evaluated on the text that it learns, so that each evaluation is the best."""
 
-    def windows() -> Iterable[Window]:
+    def windows() -> Iterable[EvaluationBatch]:
         return evaluation_windows(TEXT, context_length=CONTEXT, batch_size=16)
 
     return small_trainer(path, config, validation=windows)

@@ -12,7 +12,7 @@ from transformer.model.transformer import Transformer, eval_mode
 IGNORED = -100
 """Target of a place that is not scored."""
 
-Window = tuple[Tensor, Tensor, Tensor | None]
+EvaluationBatch = tuple[Tensor, Tensor, Tensor | None]
 """Inputs and targets (B, T), and where it matters which targets can be predicted (B, T), as booleans."""
 
 
@@ -40,17 +40,17 @@ class Evaluation:
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
 
-def evaluate(model: Transformer, windows: Iterable[Window], *, sizes: TextSizes | None = None) -> Evaluation:
+def evaluate(model: Transformer, batches: Iterable[EvaluationBatch], *, sizes: TextSizes | None = None) -> Evaluation:
     """Score every target but IGNORED ones, each with the same weight whatever the shape of its batch.
 
-    With `sizes`, losses are also given a byte and a character of the scored text; with windows that say which
+    With `sizes`, losses are also given a byte and a character of the scored text; with batches that say which
     targets can be predicted, the share of those that the model's first choice hits.
     Raises ValueError where nothing is scored.
     """
     total, tokens, n_bytes, n_characters, hits, predictable_tokens = 0.0, 0, 0, 0, 0, 0
     device = model.embedding.weight.device
     with eval_mode(model):
-        for inputs, targets, predictable in windows:
+        for inputs, targets, predictable in batches:
             logits = model(inputs.to(device)).float()
             flat = targets.to(device).flatten()
             losses = F.cross_entropy(logits.flatten(0, 1), flat, ignore_index=IGNORED, reduction="none")

@@ -56,7 +56,7 @@ class Generation:
         self.cache: KVCache | None = None
         if use_cache:
             dtype = model.embedding.weight.dtype
-            self.cache = KVCache(model.config, len(self.rows), device=self.device, dtype=dtype)
+            self.cache = KVCache.empty(model.config, len(self.rows), device=self.device, dtype=dtype)
 
     def steps(self, n_tokens: int) -> Iterator[list[tuple[int, int]]]:
         """Draw `n_tokens` tokens a row: yields index and new token of every unfinished row, step by step."""
@@ -98,9 +98,9 @@ class Generation:
         """Read the last `n_new` tokens of some rows: logits after them (N, V)."""
         ids = torch.tensor([self.rows[index].tokens[-n_new:] for index in indices], device=self.device)
         if self.cache is None or len(indices) == len(self.rows):
-            logits = self.model(ids, cache=self.cache)
+            logits = self.model(ids, cache=self.cache, last_only=True)
         else:
             part = self.cache.select(indices)
-            logits = self.model(ids, cache=part)
+            logits = self.model(ids, cache=part, last_only=True)
             self.cache.put(indices, part)
-        return logits[:, -1].float()  # type: ignore[no-any-return]
+        return logits[:, -1].float().cpu()  # type: ignore[no-any-return]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from transformer.errors import UserError
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -18,7 +20,7 @@ class Sampling:
     min_p:              keep tokens at least min_p times as likely as the likeliest (Nguyen et al. 2024)
     repetition_penalty: above 1, tokens that were used become less likely (Keskar et al. 2019)
 
-    Raises ValueError where a value is out of its range.
+    Raises UserError where a value is out of its range.
     """
 
     temperature: float = 1.0
@@ -29,20 +31,20 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.temperature < math.inf:
-            raise ValueError(f"temperature must be a number of at least 0, not {self.temperature}")
+            raise UserError(f"temperature must be a number of at least 0, not {self.temperature}")
         if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k must be at least 1, not {self.top_k}; leave it out to keep all tokens")
+            raise UserError(f"top_k must be at least 1, not {self.top_k}; leave it out to keep all tokens")
         if not 0.0 <= self.top_p <= 1.0:
-            raise ValueError(f"top_p must lie between 0 and 1, not {self.top_p}")
+            raise UserError(f"top_p must lie between 0 and 1, not {self.top_p}")
         if not 0.0 <= self.min_p <= 1.0:
-            raise ValueError(f"min_p must lie between 0 and 1, not {self.min_p}")
+            raise UserError(f"min_p must lie between 0 and 1, not {self.min_p}")
         if not 0.0 < self.repetition_penalty < math.inf:
-            raise ValueError(f"repetition_penalty must be above 0, not {self.repetition_penalty}")
+            raise UserError(f"repetition_penalty must be above 0, not {self.repetition_penalty}")
 
 
 def next_token(logits: Tensor, used: Sequence[int], sampling: Sampling, generator: torch.Generator) -> int:
-    """Draw one token from logits (V,); `used` are the tokens before it."""
-    logits = penalize_repetition(logits.cpu().double(), used, sampling.repetition_penalty)
+    """Draw one token from logits (V,) on the CPU; `used` are the tokens before it."""
+    logits = penalize_repetition(logits.double(), used, sampling.repetition_penalty)
     if sampling.temperature == 0.0:
         return int(logits.argmax())
     if sampling.top_k is not None:

@@ -86,7 +86,7 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.head_dim = config.head_dim
-        self.n_groups = config.n_heads // config.kv_heads
+        self.group_size = config.n_heads // config.kv_heads
         self.dropout = config.dropout
         self.qk_norm = config.qk_norm
         self.kind = config.attention
@@ -129,8 +129,8 @@ class MultiHeadAttention(nn.Module):
             keys = rotate(keys, placement.key_rotation)
         if cache is not None:
             keys, values = cache.append(keys, values)
-        if self.n_groups > 1:  # each key and value head serves a group of query heads
-            keys, values = (kv.repeat_interleave(self.n_groups, dim=1) for kv in (keys, values))
+        if self.group_size > 1:  # each key and value head serves a group of query heads
+            keys, values = (kv.repeat_interleave(self.group_size, dim=1) for kv in (keys, values))
         return queries, keys, values
 
     def _split(self, x: Tensor) -> Tensor:

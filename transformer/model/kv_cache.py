@@ -8,15 +8,20 @@ from torch import Tensor
 from transformer.model.config import ModelConfig
 
 
+@dataclass
 class KVCache:
-    """Room for `context_length` keys and values of every layer, for rows that may differ in length."""
+    """Room for `context_length` keys and values of every layer, (L, B, H, C, K) each, and each row's length."""
 
-    def __init__(self, config: ModelConfig, batch_size: int, *, device: torch.device, dtype: torch.dtype) -> None:
+    keys: Tensor
+    values: Tensor
+    lengths: list[int]
+
+    @classmethod
+    def empty(cls, config: ModelConfig, batch_size: int, *, device: torch.device, dtype: torch.dtype) -> "KVCache":
+        """A cache that holds no token yet."""
         shape = (config.n_layers, batch_size, config.kv_heads, config.context_length, config.head_dim)
-        self.keys = torch.zeros(shape, device=device, dtype=dtype)
-        self.values = torch.zeros(shape, device=device, dtype=dtype)
-        self.lengths = [0] * batch_size
-        """Number of tokens that each row holds."""
+        keys, values = (torch.zeros(shape, device=device, dtype=dtype) for _ in range(2))
+        return cls(keys, values, [0] * batch_size)
 
     def positions(self, n_new: int) -> Tensor:
         """Where each row's next tokens stand: (B, n_new)."""
@@ -41,10 +46,7 @@ class KVCache:
 
     def select(self, rows: list[int]) -> "KVCache":
         """A copy of the given rows, in order."""
-        copy = object.__new__(KVCache)
-        copy.keys, copy.values = self.keys[:, rows], self.values[:, rows]
-        copy.lengths = [self.lengths[row] for row in rows]
-        return copy
+        return KVCache(self.keys[:, rows], self.values[:, rows], [self.lengths[row] for row in rows])
 
 
 @dataclass(frozen=True)

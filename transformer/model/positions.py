@@ -48,7 +48,8 @@ class Sinusoidal(Position):
         pairs = (config.d_model + 1) // 2
         angles = _angles(config.context_length, pairs)
         table = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
-        self.register_buffer("table", table[:, : config.d_model], persistent=False)
+        scale = config.d_model**-0.5 if config.tie_embeddings else 1.0  # as large as the embeddings, see initialize
+        self.register_buffer("table", scale * table[:, : config.d_model], persistent=False)
 
     def embed(self, positions: Tensor) -> Tensor:
         """See Position."""

@@ -30,10 +30,11 @@ class Transformer(nn.Module):
             self.output = nn.Linear(config.d_model, vocab_size, bias=False)
         initialize(self, seed=seed)
 
-    def forward(self, ids: Tensor, *, cache: KVCache | None = None) -> Tensor:
+    def forward(self, ids: Tensor, *, cache: KVCache | None = None, last_only: bool = False) -> Tensor:
         """Predict the next token at each place: (B, T) -> (B, T, V); T ≤ context_length.
 
-        With a cache, `ids` continue the tokens that the cache holds, and are added to it.
+        With `last_only`, at the last place alone: (B, 1, V). With a cache, `ids` continue the tokens that the cache
+        holds, and are added to it.
         Raises ValueError where there are more tokens than the context has room for.
         """
         positions, placement = self.place(ids, cache)
@@ -43,7 +44,7 @@ class Transformer(nn.Module):
             x = block(x, placement=placement, cache=layer_cache)
         if cache is not None:
             cache.advance(ids.shape[1])
-        return self.predict(x)
+        return self.predict(x[:, -1:] if last_only else x)
 
     def place(self, ids: Tensor, cache: KVCache | None = None) -> tuple[Tensor, Placement]:
         """The tokens' positions, (1, T) or with a cache (B, T), and what follows from them in attention."""
@@ -89,12 +90,14 @@ class Transformer(nn.Module):
 def eval_mode(model: nn.Module) -> Iterator[None]:
     """Without dropout and gradients inside this context; the model is then as it was."""
     training = model.training
-    model.eval()
+    if training:
+        model.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        model.train(training)
+        if training:
+            model.train()
 
 
 def causal_mask(queries: Tensor, keys: Tensor, window: int | None = None) -> Tensor:
@@ -113,7 +116,8 @@ def initialize(model: Transformer, *, seed: int) -> None:
 
     Matrices keep the size of what passes through them (normal, deviation 1/√fan_in). The last matrix of every
     layer that adds to the residual stream starts at zero, so that each block begins as the identity (Zhang et
-    al. 2019, Fixup). So does the output: the first prediction is uniform.
+    al. 2019, Fixup). So does an output layer of its own:
+    the first prediction is uniform.
     """
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformer.checkpoint_folder import Checkpoint
 from transformer.errors import DivergedError
 from transformer.files import Json
-from transformer.inference.evaluation import IGNORED, Evaluation, TextSizes, Window, evaluate
+from transformer.inference.evaluation import IGNORED, Evaluation, EvaluationBatch, TextSizes, evaluate
 from transformer.model.transformer import Transformer, eval_mode
 from transformer.randomness import derive_seed
 from transformer.run_folder import RunFolder
@@ -79,7 +79,7 @@ class Trainer:
         self,
         model: Transformer,
         batches: Batches,
-        validation: Callable[[], Iterable[Window]],
+        validation: Callable[[], Iterable[EvaluationBatch]],
         config: TrainingConfig,
         *,
         folder: RunFolder,
@@ -134,15 +134,17 @@ class Trainer:
         """One update on one batch, computed in `gradient_accumulation` parts."""
         started = time.perf_counter()
         step = self.progress.step
-        inputs, targets = (part.to(self.device) for part in self.batches.next_batch())
+        inputs, targets = self.batches.next_batch()
+        n_tokens = int((targets != IGNORED).sum())
+        inputs, targets = inputs.to(self.device), targets.to(self.device)
         factor = rate_factor(step, self.config)
         set_rates(self.optimizers, factor)
         if self.model.config.dropout:
             torch.manual_seed(derive_seed(self.seed, "dropout", step))
-        loss, n_tokens = self._accumulate(inputs, targets)
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        total_norm = torch.nn.utils.get_total_norm(gradients)
-        norm, rate = total_norm.item(), factor * self.config.learning_rate
+        mean_loss = self._accumulate(inputs, targets, n_tokens)
+        total_norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        loss, norm = torch.stack([mean_loss, total_norm]).tolist()  # together: a GPU is waited for once
+        rate = factor * self.config.learning_rate
         if not math.isfinite(loss) or not math.isfinite(norm):
             self._raise_diverged(inputs, loss, rate, norm)
         if self.config.grad_clip is not None:
@@ -156,9 +158,8 @@ class Trainer:
         self.progress.seconds += seconds
         return Step(self.progress.step, loss, rate, norm, n_tokens, seconds)
 
-    def _accumulate(self, inputs: Tensor, targets: Tensor) -> tuple[float, int]:
-        """Gradient of the mean loss over all counted targets of a step; returns that loss and their number."""
-        n_tokens = int((targets != IGNORED).sum())
+    def _accumulate(self, inputs: Tensor, targets: Tensor, n_tokens: int) -> Tensor:
+        """Gradient of the mean loss over the `n_tokens` counted targets of a step; returns that loss."""
         total = torch.zeros((), device=self.device)
         self.model.train()
         parts = self.config.gradient_accumulation
@@ -170,7 +171,7 @@ class Trainer:
             )
             torch.autograd.backward(loss / n_tokens)
             total += loss.detach()
-        return total.item() / n_tokens, n_tokens
+        return total / n_tokens
 
     def _evaluate(self) -> Evaluated:
         """Measure the validation loss. Dropout aside, evaluation draws no random numbers."""
@@ -220,8 +221,10 @@ class Trainer:
 
     def _raise_diverged(self, inputs: Tensor, loss: float, rate: float, norm: float) -> None:
         """Say where the first number went wrong."""
+        parts = inputs.chunk(self.config.gradient_accumulation)
         with autocast(self.device, self.precision):
-            place = first_bad_layer(self.model, inputs)
+            places = (first_bad_layer(self.model, part) for part in parts)
+            place = next((place for place in places if place is not None), "the loss")
         raise DivergedError(
             f"step {self.progress.step + 1}: the loss is {loss:g} (learning rate {rate:g}, gradient norm {norm:g}); "
             f"the first numbers that are not finite are in {place}. "
@@ -230,7 +233,7 @@ class Trainer:
         )
 
 
-def first_bad_layer(model: Transformer, ids: Tensor) -> str:
+def first_bad_layer(model: Transformer, ids: Tensor) -> str | None:
     """The first place of a forward pass, else of the backward pass, that holds a number that is not finite.
 
     Weights are looked at as well: a fused kernel may turn queries that are not numbers into zeros.
@@ -249,4 +252,4 @@ def first_bad_layer(model: Transformer, ids: Tensor) -> str:
     for name, parameter in reversed(list(model.named_parameters())):
         if parameter.grad is not None and not parameter.grad.isfinite().all():
             return f"the gradient of {name}"
-    return "the loss"
+    return None

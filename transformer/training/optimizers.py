@@ -5,8 +5,7 @@ its momentum, so that every direction learns at the same speed.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from typing import overload
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -29,14 +28,9 @@ class Muon(torch.optim.Optimizer):
     def __init__(self, parameters: Iterable[Tensor], *, learning_rate: float, weight_decay: float) -> None:
         super().__init__(parameters, {"lr": learning_rate, "weight_decay": weight_decay})
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One update. Matrices of one shape are orthogonalised together, in one batch."""
-        loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
             by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
             for parameter in group["params"]:
@@ -47,7 +41,6 @@ class Muon(torch.optim.Optimizer):
                 rate = group["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
                 torch._foreach_mul_(parameters, 1.0 - group["lr"] * group["weight_decay"])
                 torch._foreach_add_(parameters, list(directions.to(parameters[0].dtype)), alpha=-rate)
-        return loss
 
     def _momentum(self, parameter: Tensor) -> Tensor:
         """Average of the gradients so far, looking one step ahead (Nesterov)."""
