@@ -1,6 +1,7 @@
 """What the shipped configurations reach, trained in full. Minutes each: `pytest -m long`."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +29,8 @@ class Attn:
 
     def __call__(self, *arguments: str) -> str:
         command = [sys.executable, "-m", "cli", *arguments]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        own = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}  # all cores
+        done = subprocess.run(command, cwd=self.folder, env=own, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
