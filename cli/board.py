@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,17 +10,28 @@ from cli.terminal import say
 from transformer.errors import UserError
 from transformer.run_folder import find_run, list_runs
 
+KEPT = 10_000
+"""Entries of a tag that TensorBoard keeps; it knows a number for all, 0, but then shows none."""
+
 
 def board(names: Sequence[str], *, port: int, host: str, runs: Path) -> None:
     """Serve TensorBoard until it is interrupted. Raises UserError where there is no run to show."""
-    folders = [find_run(name, runs) for name in names] or list_runs(runs)
+    named = {folder.path.resolve(): folder for folder in (find_run(name, runs) for name in names)}
+    folders = list(named.values()) or list_runs(runs)
     if not folders:
         raise UserError(f"{runs}/ holds no run yet; train one with `attn train CONFIG`")
-    if names:
-        where = ["--logdir_spec", ",".join(f"{folder.name}:{folder.tensorboard_folder}" for folder in folders)]
-    else:
-        where = ["--logdir", str(runs)]
-    keep_all = ["--samples_per_plugin", "images=0,text=0,scalars=0"]
-    command = [sys.executable, "-m", "tensorboard.main", *where, *keep_all, "--port", str(port), "--host", host]
-    say(f"TensorBoard on {len(folders)} run(s); Ctrl-C ends it")
-    raise SystemExit(subprocess.run(command, check=False).returncode)
+    say(f"TensorBoard on {len(folders)} run{'s' if len(folders) > 1 else ''}; Ctrl-C ends it")
+    if not names:
+        raise SystemExit(_serve(runs, port=port, host=host))
+    with tempfile.TemporaryDirectory() as chosen:
+        for folder in folders:
+            Path(chosen, folder.name).symlink_to(folder.tensorboard_folder.resolve())
+        raise SystemExit(_serve(Path(chosen), port=port, host=host))
+
+
+def _serve(logdir: Path, *, port: int, host: str) -> int:
+    """Run TensorBoard until it ends; returns its exit code."""
+    keep_all = f"images={KEPT},text={KEPT},scalars={KEPT}"
+    where = ["--logdir", str(logdir), "--port", str(port), "--host", host]
+    command = [sys.executable, "-m", "tensorboard.main", *where, "--samples_per_plugin", keep_all]
+    return subprocess.run(command, check=False).returncode

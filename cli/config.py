@@ -18,7 +18,7 @@ class LoggingConfig(BaseModel):
     log_every: int = Field(10, ge=1, description="Steps between lines of metrics.jsonl and TensorBoard's scalars.")
     sample_every: int | None = Field(None, ge=1, description="Steps between samples of text. null: at each evaluation.")
     sample_prompt: str = Field("", description="Text that every sample continues.")
-    sample_tokens: int = Field(200, ge=0, description="Tokens a sample. 0: no samples.")
+    sample_tokens: int = Field(200, ge=0, description="Tokens per sample. 0: no samples.")
 
 
 class Config(BaseModel):

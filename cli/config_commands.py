@@ -54,13 +54,13 @@ def check(config_file: Path, overrides: Sequence[str]) -> None:
     rows = [
         ("data", material.description),
         ("parameters", f"{model.n_parameters:,}"),
-        ("tokens a step", f"{tokens_per_step:,} ({training.batch_size} x {config.model.context_length})"),
+        ("tokens per step", f"{tokens_per_step:,} ({training.batch_size} x {config.model.context_length})"),
         ("steps", f"{training.max_steps:,}"),
         ("tokens in all", count(tokens_per_step * training.max_steps)),
     ]
     if material.n_windows is not None:
         epochs = training.max_steps * training.batch_size / material.n_windows
-        rows += [("windows", f"{material.n_windows:,} an epoch"), ("epochs", f"{epochs:.2f}")]
+        rows += [("windows", f"{material.n_windows:,} per epoch"), ("epochs", f"{epochs:.2f}")]
     rows += [
         ("memory", f"about {count(memory)}B while training"),
         ("device", f"{device}, {str(precision).removeprefix('torch.')}"),

@@ -99,7 +99,7 @@ def keys_table() -> str:
 
 
 def keys_markdown() -> str:
-    """Every key as Markdown, a table a section."""
+    """Every key as Markdown, one table per section."""
     blocks: list[str] = []
     for section, members in _by_section():
         title = f"`{section}:` {_section_description(section)}" if section else "At the top of the file."

@@ -2,4 +2,4 @@
 
 
 class ConfigError(ValueError):
-    """What a user has to mend in a configuration: one line a problem."""
+    """What a user has to mend in a configuration: one line per problem."""

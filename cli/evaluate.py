@@ -72,7 +72,7 @@ def _as_json(result: Evaluation, opened: Run) -> str:
 
 def _as_text(result: Evaluation, opened: Run) -> str:
     rows = [
-        ("loss", f"{result.loss:.4f}", "nats a token"),
+        ("loss", f"{result.loss:.4f}", "nats per token"),
         ("perplexity", f"{result.perplexity:.4f}", ""),
         ("bits per byte", _optional(result.bits_per_byte), ""),
         ("bits per character", _optional(result.bits_per_character), ""),

@@ -39,7 +39,7 @@ def generate(
     interactive: bool,
     runs: Path,
 ) -> None:
-    """Write continuations to stdout: as they are drawn, or one JSON object a line."""
+    """Write continuations to stdout: as they are drawn, or one JSON object per line."""
     if interactive and prompt:
         raise UserError("--prompt: has no effect with --interactive, which asks for prompts; leave one of them out")
     if not all(options.stop):

@@ -140,7 +140,7 @@ class Reporter:
         say(dim("\n".join("  │ " + line for line in printable(shown).strip().splitlines())))
 
     def _draw(self, step: int) -> None:
-        """Write one picture a layer, all its heads side by side."""
+        """Write one picture per layer, all its heads side by side."""
         probe = torch.tensor([self.material.probe_ids], device=self.model.embedding.weight.device)
         maps = attention_maps(self.model, probe)
         labels = token_labels(self.material.tokenizer, self.material.probe_ids)

@@ -12,7 +12,7 @@ from transformer.run_folder import RunFolder, list_runs
 
 
 def runs(root: Path, *, as_json: bool) -> None:
-    """Write a line a run to stdout, the newest last; a run that cannot be read is named on stderr."""
+    """Write one line per run to stdout, the newest last; a run that cannot be read is named on stderr."""
     rows = []
     for folder in list_runs(root):
         try:

@@ -87,7 +87,7 @@ class DataConfig(BaseModel):
     @classmethod
     def _task_brings_tokenizer(cls, tokenizer: TokenizerName | None, info: ValidationInfo) -> TokenizerName | None:
         if tokenizer is not None:
-            _refuse_for_task(info, "one token a symbol")
+            _refuse_for_task(info, "one token per symbol")
         return tokenizer
 
     @field_validator("vocab_size")

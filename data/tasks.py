@@ -1,4 +1,4 @@
-r"""Generated tasks in which attention can be understood: each has its own symbols, one token a symbol.
+r"""Generated tasks in which attention can be understood: each has its own symbols, one token per symbol.
 
     copy       abc|abc\n             addition    12+34=46\n
     reverse    abc|cba\n             brackets    ([]{})…\n, of 8 pairs

@@ -28,7 +28,7 @@ Kind = Literal["char", "byte", "bpe"]
 
 
 def char_tokenizer(characters: Iterable[str], *, end_of_text: bool = False) -> Tokenizer:
-    """One token a character; ids follow the code points."""
+    """One token per character; ids follow the code points."""
     vocabulary = {character: id for id, character in enumerate(sorted(set(characters)))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
@@ -37,7 +37,7 @@ def char_tokenizer(characters: Iterable[str], *, end_of_text: bool = False) -> T
 
 
 def byte_tokenizer(*, end_of_text: bool = False) -> Tokenizer:
-    """One token a byte of UTF-8; the byte is the id."""
+    """One token per byte of UTF-8; the byte is the id."""
     vocabulary = {symbol: byte for byte, symbol in enumerate(_byte_symbols())}
     tokenizer = Tokenizer(models.BPE(vocabulary, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -5,7 +5,7 @@
     validation.npy              token ids of the validation split (not for tasks, which generate them)
     checkpoints/step_00000500/  model.safetensors · training.safetensors · checkpoint.json
     checkpoints/last.json       which checkpoint is newest; best.json likewise
-    metrics.jsonl               one line a logged step, one an evaluation
+    metrics.jsonl               one line per logged step and per evaluation
     tensorboard/                event files
     samples.md                  text sampled while training
 
@@ -110,7 +110,7 @@ class RunFolder:
 
     @property
     def metrics_file(self) -> Path:
-        """Metrics, a JSON object a line."""
+        """Metrics, one JSON object per line."""
         return self.path / "metrics.jsonl"
 
     @property

@@ -26,7 +26,7 @@ class TextSizes:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model scores on some text. Loss is in nats a token."""
+    """What a model scores on some text. Loss is in nats per token."""
 
     loss: float
     tokens: int

@@ -1,4 +1,4 @@
-"""Generating: a model continues token sequences, one token a row and step.
+"""Generating: a model continues token sequences, one token per row and step.
 
 Rows are independent: a row of a batch gets the tokens that it would get alone. When a row fills the context, the
 model goes on from the newest half of it (from `context_length` tokens of a longer prompt), read anew from position
@@ -59,7 +59,7 @@ class Generation:
             self.cache = KVCache.empty(model.config, len(self.rows), device=self.device, dtype=dtype)
 
     def steps(self, n_tokens: int) -> Iterator[list[tuple[int, int]]]:
-        """Draw `n_tokens` tokens a row: yields index and new token of every unfinished row, step by step."""
+        """Draw `n_tokens` tokens per row: yields index and new token of every unfinished row, step by step."""
         for _ in range(n_tokens):
             active = [index for index, row in enumerate(self.rows) if not row.finished]
             if not active:

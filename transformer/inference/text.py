@@ -54,7 +54,7 @@ class TextGeneration:
         self.rows = [Continuation(seed) for seed in seeds]
 
     def pieces(self, n_tokens: int) -> Iterator[tuple[int, str]]:
-        """Draw up to `n_tokens` tokens a row: yields a row's index and the text that is new in it."""
+        """Draw up to `n_tokens` tokens per row: yields a row's index and the text that is new in it."""
         for drawn in self._generation.steps(n_tokens):
             for index, token in drawn:
                 continuation, stream = self.rows[index], self._streams[index]

@@ -47,7 +47,7 @@ class TensorBoardWriter:
         self._write(event_pb2.Event(file_version=FILE_VERSION))
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write one number a tag, as 32-bit floats; NaN and infinity are shown as such."""
+        """Write one number per tag, as 32-bit floats; NaN and infinity are shown as such."""
         self._summary(step, [summary_pb2.Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
 
     def text(self, tag: str, step: int, text: str) -> None:

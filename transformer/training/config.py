@@ -13,9 +13,9 @@ class TrainingConfig(BaseModel):
     model_config = STRICT
 
     max_steps: int = Field(2000, ge=0, description="Number of optimizer updates.")
-    batch_size: int = Field(32, ge=1, description="Sequences a step.")
+    batch_size: int = Field(32, ge=1, description="Sequences per step.")
     gradient_accumulation: int = Field(
-        1, ge=1, description="Parts that a step's batch is computed in, to save memory; must divide batch_size."
+        1, ge=1, description="Parts in which the batch of a step is computed, to save memory; must divide batch_size."
     )
     optimizer: Literal["adamw", "muon"] = Field(
         "muon", description="adamw for all weights, or muon for hidden matrices and adamw for the rest."
