@@ -28,6 +28,19 @@ def heads(*, queries: int = T, keys: int = T, seed: int = 0) -> tuple[Tensor, Te
     return tuple(torch.randn(B, H, n, K, generator=generator) for n in (queries, keys, keys))
 
 
+def tiny(position: str, n_kv_heads: int, window: int | None, attention: str) -> ModelConfig:
+    return ModelConfig(
+        d_model=24,
+        n_heads=6,
+        n_kv_heads=n_kv_heads,
+        n_layers=2,
+        context_length=11,
+        position=position,
+        window=window,
+        attention=attention,
+    )
+
+
 def awakened(config: ModelConfig, seed: int = 0) -> Transformer:
     """A model whose layers all do something: those that start at zero get random weights."""
     model = Transformer(config, 13, seed=seed)
@@ -88,16 +101,7 @@ def test_written_out_and_fused_attention_agree(
     ids = torch.randint(13, (2, 9), generator=torch.Generator().manual_seed(1))
     results = []
     for kind in ("explicit", "fused"):
-        config = ModelConfig(
-            d_model=24,
-            n_heads=6,
-            n_kv_heads=n_kv_heads,
-            n_layers=2,
-            context_length=11,
-            position=position,
-            window=window,
-            attention=kind,
-        )
+        config = tiny(position, n_kv_heads, window, kind)
         model = awakened(config).to(dtype)
         logits = model(ids).float()
         logits.square().mean().backward()
@@ -115,16 +119,7 @@ def test_written_out_and_fused_attention_agree(
 def test_reading_in_chunks_with_a_cache_equals_reading_at_once(
     position: str, kind: str, n_kv_heads: int, window: int | None, chunks: list[int]
 ) -> None:
-    config = ModelConfig(
-        d_model=24,
-        n_heads=6,
-        n_kv_heads=n_kv_heads,
-        n_layers=2,
-        context_length=11,
-        position=position,
-        window=window,
-        attention=kind,
-    )
+    config = tiny(position, n_kv_heads, window, kind)
     model = awakened(config)
     ids = torch.randint(13, (3, 11), generator=torch.Generator().manual_seed(2))
     cache = KVCache.empty(config, 3, device=ids.device, dtype=torch.float32)
