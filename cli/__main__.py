@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+from pathlib import Path
 
 EXIT_MENDABLE = 1
 EXIT_DIVERGED = 3
@@ -11,6 +12,7 @@ EXIT_INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line. What a user can mend ends in one message and exit code 1, never in a traceback."""
+    _open_closed_streams()
     for stream, errors in (
         (sys.stdin, "surrogateescape"),
         (sys.stdout, "backslashreplace"),
@@ -31,8 +33,15 @@ def main() -> None:
             raise
         from cli.terminal import printable, say
 
-        say(f"error: {printable(str(error))}")
+        say(f"error: {printable(_message(error))}")
         sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Let a stream that was closed, as by `2>&-`, lead nowhere; else a file of a run would get its descriptor."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _run_app() -> None:
@@ -56,9 +65,21 @@ def _exit_code(error: Exception) -> int | None:
 
     if isinstance(error, DivergedError):
         return EXIT_DIVERGED
-    if isinstance(error, ConfigError | DataError | UserError | OSError):
+    if isinstance(error, ConfigError | DataError | UserError | OSError) or _is_out_of_memory(error):
         return EXIT_MENDABLE
     return None
+
+
+def _message(error: Exception) -> str:
+    if _is_out_of_memory(error):
+        return f"not enough memory; make the model, the context or the batch smaller ({error})"
+    return str(error)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out, of which torch tells in words only: on the CPU, on CUDA, and of an impossible size."""
+    words = ("allocate memory", "out of memory", "Storage size calculation overflowed")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 if __name__ == "__main__":

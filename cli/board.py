@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli.terminal import say
 from transformer.errors import UserError
-from transformer.run_folder import find_run, list_runs
+from transformer.find_runs import find_run, list_runs
 
 KEPT = 10_000
 """Entries of a tag that TensorBoard keeps; it knows a number for all, 0, but then shows none."""

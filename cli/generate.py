@@ -9,7 +9,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from cli.run_arguments import open_model
-from cli.terminal import dim, say
+from cli.terminal import dim, printable, say
 from data.tokenizer import encode
 from transformer.errors import UserError
 from transformer.inference.sampling import Sampling
@@ -64,7 +64,7 @@ def _converse(opened: Run, options: GenerateOptions) -> None:
         try:
             _answer(opened, line.removesuffix("\n"), options)
         except ValueError as error:
-            say(f"error: {error}")
+            say(f"error: {printable(str(error))}")
 
 
 def _answer(opened: Run, prompt: str, options: GenerateOptions) -> None:

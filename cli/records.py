@@ -16,7 +16,7 @@ SECTION = re.compile(r"^## Step (\d+)\n", re.MULTILINE)
 def forget_after(folder: RunFolder, step: int) -> None:
     """Drop the metrics, samples and events of later steps."""
     if folder.metrics_file.exists():
-        lines = folder.metrics_file.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = folder.metrics_file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
         write_text(folder.metrics_file, "".join(_lines_until(lines, step)))
     if folder.samples_file.exists():
         text = folder.samples_file.read_bytes().decode("utf-8", "replace")  # a kill may have cut the last sample short

@@ -4,8 +4,12 @@ from pathlib import Path
 from typing import get_args
 
 from transformer.errors import UserError
-from transformer.run_folder import Run, Which, find_run, open_run
+from transformer.find_runs import find_run
+from transformer.run_folder import Run, Which, open_run
 from transformer.training.device import DeviceName, choose_device
+
+LONGEST_STEP = 18
+"""Digits of a step; Python refuses to read thousands of them."""
 
 
 def open_model(run: str | None, checkpoint: str, device: str, runs: Path) -> Run:
@@ -19,7 +23,7 @@ def parse_checkpoint(text: str) -> Which:
         return "best"
     if text == "last":
         return "last"
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) <= LONGEST_STEP:
         return int(text)
     raise UserError(f"--checkpoint {text}: must be best, last or the step of a checkpoint")
 

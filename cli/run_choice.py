@@ -1,5 +1,6 @@
 """Which folder a training run gets: one of its own, or that of the run that it goes on with."""
 
+import shutil
 from itertools import count
 from pathlib import Path
 
@@ -8,7 +9,8 @@ from cli.config_file import differences
 from cli.terminal import say
 from transformer.checkpoint_folder import Checkpoint
 from transformer.errors import UserError
-from transformer.run_folder import RunFolder, is_run, list_runs
+from transformer.find_runs import is_run, list_runs
+from transformer.run_folder import RunFolder
 
 FREE_ON_RESUME = ("device", "model.dropout", "model.attention", "training.", "logging.", "inspection.")
 """Keys that may change when a run goes on; all others decide what its weights and data mean."""
@@ -18,8 +20,8 @@ FIXED_ON_RESUME = ("training.optimizer", "training.eval_tokens")
 
 
 def check_name(name: str, runs: Path) -> None:
-    """Raises UserError for a name that would not be a visible folder directly in `runs`."""
-    if not name or name.startswith(".") or Path(name).name != name:
+    """Raises UserError for a name that would not be a visible folder directly in `runs`, or no line of text."""
+    if not name or not name.isprintable() or name.startswith(".") or Path(name).name != name:
         raise UserError(f"--name {name!r}: must be a plain name; it becomes a folder in {runs}/")
 
 
@@ -35,6 +37,12 @@ def claim_folder(runs: Path, name: str) -> RunFolder:
             say(f"{runs / name} exists and is kept; this run is {path}")
         return RunFolder(path)
     raise AssertionError("numbers do not end")
+
+
+def discard_unbegun(folder: RunFolder) -> None:
+    """Remove a claimed folder that did not become a run, since something stopped it before its first file."""
+    if {path.name for path in folder.path.glob("*")} <= {".lock"}:
+        shutil.rmtree(folder.path, ignore_errors=True)
 
 
 def exact_run(runs: Path, name: str) -> RunFolder:

@@ -3,12 +3,14 @@
 import json
 import sys
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
-from cli.terminal import count, say
+from cli.terminal import count, printable, say
 from transformer.errors import UserError
 from transformer.files import Json
-from transformer.run_folder import RunFolder, list_runs
+from transformer.find_runs import list_runs
+from transformer.run_folder import RunFolder
 
 
 def runs(root: Path, *, as_json: bool) -> None:
@@ -16,9 +18,9 @@ def runs(root: Path, *, as_json: bool) -> None:
     rows = []
     for folder in list_runs(root):
         try:
-            rows.append(describe(folder))
+            rows.append(folder.read_steadily(partial(describe, folder)))
         except UserError as error:
-            say(f"{folder.path}: skipped: {error}")
+            say(printable(f"{folder.path}: skipped: {error}"))
     if as_json:
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")
     elif rows:
@@ -62,4 +64,4 @@ def _table(rows: list[Json]) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return "-"
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+    return f"{value:.4f}" if isinstance(value, float) else printable(str(value))

@@ -11,7 +11,7 @@ from cli.config import Config
 from cli.config_file import to_yaml
 from cli.material import Material, gather
 from cli.reporter import Reporter
-from cli.run_choice import check_changes, check_name, claim_folder, data_key, exact_run, newest_run
+from cli.run_choice import check_changes, check_name, claim_folder, data_key, discard_unbegun, exact_run, newest_run
 from cli.signals import stop_on_signals
 from cli.terminal import bold, count, duration, say
 from transformer.files import Json, copy_file, write_text
@@ -52,6 +52,7 @@ def train(config: Config, *, name: str, exact_name: bool, resume: bool, runs: Pa
         compiled = choose_compile(config.training.compile, device, n_steps, say=say)
         if checkpoint is None:  # whatever could be refused was accepted: now there may be a folder
             folder = claim_folder(runs, name)
+            held.callback(discard_unbegun, folder)
             held.enter_context(folder.lock())
         _introduce(config, material, model, folder, f"{device}, {str(precision).removeprefix('torch.')}", compiled)
         trainer = Trainer(
@@ -119,8 +120,9 @@ def summarize(progress: Progress, reason: Reason, folder: RunFolder) -> None:
         say(f"Go on with: attn train {shlex.quote(str(folder.config_file))} --name {name} --resume")
         return
     say("Try next:")
+    run = shlex.quote(str(folder.path)) if name.startswith("-") else name  # a name like an option is no argument
     for command in ("generate", "evaluate", "board"):
-        say(f"  attn {command} {name}")
+        say(f"  attn {command} {run}")
 
 
 def _introduce(

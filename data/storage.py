@@ -120,7 +120,7 @@ def open_ids(path: Path, vocabulary: int, *, tokens: int | None = None) -> Store
     Raises DataError that says what is wrong with the file.
     """
     try:
-        ids = np.load(path, mmap_mode="r", allow_pickle=False)
+        ids = np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path}: {error}") from None
     expected = ids_dtype(vocabulary)
@@ -134,4 +134,4 @@ def open_ids(path: Path, vocabulary: int, *, tokens: int | None = None) -> Store
             if part.max() >= vocabulary:
                 at = int(np.argmax(part >= vocabulary))
                 raise DataError(f"{path}: id {part[at]} at position {start + at} of a vocabulary of {vocabulary}")
-    return ids  # type: ignore[no-any-return]
+    return ids

@@ -167,6 +167,15 @@ def test_the_newest_whole_checkpoint_is_found_and_broken_ones_are_named(run: Run
     assert "has no whole checkpoint" in refusal(lambda: run.newest_valid(lambda _: None))
 
 
+def test_a_step_that_breaks_twice_is_kept_twice(run: RunFolder) -> None:
+    for _ in range(2):
+        run.write_checkpoint(13, {"vocab_size": 13}, {"model.safetensors": {}, "training.safetensors": {}})
+        truncate(run.checkpoint_path(13) / "model.safetensors")
+        assert run.newest_valid(lambda _: None).step == 11
+    names = {path.name for path in run.checkpoints_folder.glob("*.broken*")}
+    assert names == {"step_00000013.broken", "step_00000013.broken2"}
+
+
 def test_an_extra_tensor_is_refused(run: RunFolder) -> None:
     path = run.checkpoint_path(7) / "model.safetensors"
     save_file({**awakened(SMALL).state_dict(), "wings": torch.ones(2)}, path)

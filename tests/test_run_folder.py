@@ -14,9 +14,11 @@ import torch
 from data.tokenizer import char_tokenizer
 from tests.model.test_attention import awakened
 from transformer import ModelConfig, open_run
+from transformer.checkpoint_folder import Checkpoint
 from transformer.errors import UserError
 from transformer.files import write_text
-from transformer.run_folder import RunFolder, find_run, list_runs
+from transformer.find_runs import find_run, list_runs
+from transformer.run_folder import RunFolder
 
 SMALL = ModelConfig(d_model=12, n_heads=2, n_layers=1, context_length=5)
 VOCABULARY = "abcdefghijklm"
@@ -121,6 +123,29 @@ def test_a_disk_that_fills_while_saving_leaves_every_finished_checkpoint(
     assert open_run(run.path, "last").step == 11
 
 
+def test_a_checkpoint_that_training_replaces_while_it_is_read_is_read_anew(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_tensors = Checkpoint.read_tensors
+
+    def read_while_training(checkpoint: Checkpoint, name: str) -> dict[str, torch.Tensor]:
+        if checkpoint.step == 7:
+            run.point("best", 11, 1.0)
+            run.prune(1)
+        return read_tensors(checkpoint, name)
+
+    monkeypatch.setattr(Checkpoint, "read_tensors", read_while_training)
+    assert open_run(run.path).step == 11
+
+
+def test_a_run_that_was_deleted_is_not_made_anew_by_saving(run: RunFolder) -> None:
+    shutil.rmtree(run.path)
+    said = refusal(lambda: run.write_checkpoint(13, {}, {}))
+    assert str(run.path) in said
+    assert "moved or deleted" in said
+    assert not run.path.exists()
+
+
 def test_writing_a_step_again_changes_its_record_only(run: RunFolder) -> None:
     before = (run.checkpoint_path(7) / "model.safetensors").read_bytes()
     run.write_checkpoint(7, {**run.checkpoint(7).record, "note": "new"}, {"model.safetensors": {"x": torch.ones(1)}})
@@ -177,7 +202,7 @@ def test_a_run_is_read_by_json_alone_without_torch(run: RunFolder) -> None:
     assert (record["step"], record["vocab_size"], record["model"]["d_model"]) == (7, 13, 12)
     assert json.loads((run.checkpoints_folder / "best.json").read_text(encoding="utf-8"))["step"] == 7
     script = (
-        "import sys; from pathlib import Path; from transformer.run_folder import list_runs; "
+        "import sys; from pathlib import Path; from transformer.find_runs import list_runs; "
         "folder = list_runs(Path(sys.argv[1]))[0]; "
         "print(folder.pointer('best').loss, folder.checkpoint('last').record['parameters'], 'torch' in sys.modules)"
     )

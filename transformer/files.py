@@ -38,6 +38,8 @@ def write_json(path: Path, value: Json) -> None:
 
 def read_json(path: Path) -> Json:
     """Read a JSON object that this program wrote. Raises UserError where it is missing, damaged or newer."""
+    if path.exists() and not path.is_file():  # a FIFO would be waited for
+        raise UserError(f"{path}: is no file")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -18,8 +18,9 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from transformer.checkpoint_folder import Checkpoint, load_weights
 from transformer.errors import NewerFormatError, UserError
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from transformer.model.transformer import Transformer
 
 Which = Literal["best", "last"] | int
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def open_run(path: str | Path, which: Which = "best", *, device: str = "cpu") ->
     from transformer.model.transformer import Transformer
 
     folder = RunFolder(Path(path))
-    checkpoint = folder.checkpoint(which)
+    checkpoint, weights = folder.read_steadily(lambda: _read_weights(folder.checkpoint(which)))
     tokenizer = folder.read_tokenizer()
     if tokenizer.get_vocab_size() != checkpoint.vocab_size:
         raise UserError(
@@ -64,8 +67,12 @@ def open_run(path: str | Path, which: Which = "best", *, device: str = "cpu") ->
         )
     config = checkpoint.model_config()
     model = Transformer(config, checkpoint.vocab_size)
-    load_weights(model, checkpoint.read_tensors("model.safetensors"), checkpoint.path / "model.safetensors")
+    load_weights(model, weights, checkpoint.path / "model.safetensors")
     return Run(config, model.to(device).eval(), tokenizer, checkpoint.step, folder)
+
+
+def _read_weights(checkpoint: Checkpoint) -> "tuple[Checkpoint, dict[str, Tensor]]":
+    return checkpoint, checkpoint.read_tensors("model.safetensors")
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ class RunFolder:
     def changed(self) -> float:
         """When the run last wrote something, in seconds since 1970."""
         files = (self.config_file, self.metrics_file, self._pointer_file("last"))
-        return max(file.stat().st_mtime for file in files if file.exists())
+        return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
 
     @property
     def config_file(self) -> Path:
@@ -190,6 +197,20 @@ class RunFolder:
             raise UserError(f"{path / 'checkpoint.json'}: not the record of step {step}")
         return Checkpoint(path, record)
 
+    def read_steadily(self, read: Callable[[], T]) -> T:
+        """What `read` gives, once more where it failed while a training run replaced the checkpoint that it read."""
+        while True:
+            before = self._pointer_contents()
+            try:
+                return read()
+            except UserError:
+                if before == self._pointer_contents():
+                    raise
+
+    def _pointer_contents(self) -> list[bytes]:
+        files = (self._pointer_file("best"), self._pointer_file("last"))
+        return [file.read_bytes() for file in files if file.is_file()]
+
     def _pointed_step(self, which: Literal["best", "last"]) -> int:
         pointer = self.pointer(which) or self.pointer("last")
         return self.steps()[-1] if pointer is None else pointer.step
@@ -213,6 +234,8 @@ class RunFolder:
             return
         temporary = final.with_name(f".{final.name}.tmp")
         shutil.rmtree(temporary, ignore_errors=True)
+        if not self.path.is_dir():
+            raise UserError(f"{self.path}: was moved or deleted while it was trained; step {step} is not saved")
         temporary.mkdir(parents=True)
         for name, values in tensors.items():
             on_cpu = {key: value.detach().cpu().contiguous() for key, value in values.items()}
@@ -241,8 +264,8 @@ class RunFolder:
             except NewerFormatError:
                 raise
             except UserError as error:
-                path.rename(path.with_name(f"{path.name}.broken"))
-                say(f"{error}; it is kept as {path.name}.broken, and an earlier checkpoint is looked for")
+                aside = path.rename(_free_name(path.with_name(f"{path.name}.broken")))
+                say(f"{error}; it is kept as {aside.name}, and an earlier checkpoint is looked for")
         raise UserError(f"{self.path}: has no whole checkpoint to resume from")
 
     def discard_after(self, step: int) -> None:
@@ -264,26 +287,7 @@ class RunFolder:
                 shutil.rmtree(self.checkpoint_path(step))
 
 
-def is_run(path: Path) -> bool:
-    """Whether a folder looks like a run."""
-    return (path / "config.yaml").is_file()
-
-
-def list_runs(root: Path) -> list[RunFolder]:
-    """Every run below `root`, oldest first by its last change."""
-    folders = [RunFolder(path) for path in root.iterdir() if is_run(path)] if root.is_dir() else []
-    return sorted(folders, key=lambda folder: folder.changed)
-
-
-def find_run(run: str | None, root: Path) -> RunFolder:
-    """The run that a user means: a folder, a name under `root`, or None for the newest. Raises UserError."""
-    if run is None:
-        runs = list_runs(root)
-        if not runs:
-            raise UserError(f"{root}/ holds no run yet; train one with `attn train CONFIG`")
-        return runs[-1]
-    for path in (Path(run), root / run):
-        if is_run(path):
-            return RunFolder(path)
-    names = ", ".join(folder.name for folder in list_runs(root)[-5:]) or "none"
-    raise UserError(f"{run}: no run folder of that path, nor a run of that name in {root}/ (newest runs: {names})")
+def _free_name(path: Path) -> Path:
+    """The path, or the first of path2, path3 … that does not exist."""
+    paths = (path.with_name(f"{path.name}{number}") for number in chain([""], count(2)))
+    return next(path for path in paths if not path.exists())

@@ -120,6 +120,7 @@ def test_a_stop_text_ends_before_itself(trained):
         (["--prompt=é and ß"], "é (U+00E9)"),
         (["--prompt=\udcff"], "U+DCFF"),
         (["--checkpoint=7"], "no checkpoint of step 7"),
+        (["--checkpoint=" + "9" * 5000], "must be best, last or the step"),
         (["--device=gpu"], "--device gpu"),
         (["--interactive", "--prompt=the"], "--prompt: has no effect with --interactive"),
     ],

@@ -160,3 +160,12 @@ def test_a_signal_to_the_process_saves_and_resume_finishes(work, number, code):
     assert resumed.code == 0, resumed.err
     assert f"resuming at step {step}" in resumed.err
     assert [line["step"] for line in work.metrics() if "loss/train" in line] == list(range(1, step + 3))
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_leads_nowhere(tmp_path, closed):
+    process = command(tmp_path, "generate", "--prompt=-")
+    process["args"] = ["sh", "-c", f'"$@" {closed}', "sh", *process["args"]]
+    done = subprocess.run(**process, input=b"", capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == b"" if "2>" in closed else done.stderr.startswith(b"error: runs/ holds no run yet")

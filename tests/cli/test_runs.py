@@ -75,3 +75,9 @@ def test_what_is_no_run_is_not_listed(work):
     (work.folder / "runs" / "notes").mkdir(parents=True)
     work.write("runs/file.txt", "no run")
     assert json.loads(work.attn("runs", "--json").out) == []
+
+
+def test_a_folder_with_a_hostile_name_cannot_write_to_the_terminal(work):
+    work.run("\x1b[31mred").mkdir(parents=True)
+    (work.run("\x1b[31mred") / "config.yaml").write_text("seed: 1\n", encoding="utf-8")
+    assert work.attn("runs").out.splitlines()[1].split()[0] == r"\x1b[31mred"

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,9 @@ def test_an_existing_run_is_kept_and_the_new_one_gets_a_number(work):
     assert work.weights() == before
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "../up", "/tmp/x", "a/"])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".hidden", "a/b", "../up", "/tmp/x", "a/", "a\nb", "\x1b[31m", "\udcff"]
+)
 def test_a_name_that_is_no_plain_name_is_refused(work, name):
     assert work.train(f"--name={name}").refused().startswith("error: --name ")
     assert work.run_names() == []
@@ -69,8 +72,11 @@ def test_a_name_that_is_no_plain_name_is_refused(work, name):
 
 @pytest.mark.parametrize("name", ["my run", "-x", "é漢", "v1.2", "a=b"])
 def test_any_plain_name_works(work, name):
-    assert work.train(f"--name={name}", training__max_steps=0).code == 0
+    result = work.train(f"--name={name}", training__max_steps=0)
+    assert result.code == 0
     assert work.run_names() == [name]
+    (told,) = (line for line in result.err.splitlines() if line.startswith("  attn evaluate "))
+    assert work.attn(*shlex.split(told)[1:]).code == 0
 
 
 @pytest.mark.parametrize("text", ["a=b", "-x", "--set", ":x", "it's", 'say "hi"', "  two ", "# no comment", "1e-3"])

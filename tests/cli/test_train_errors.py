@@ -91,3 +91,9 @@ def test_a_loss_that_is_no_number_stops_the_run_at_that_step(work, loss, monkeyp
     assert result.code == 3
     assert f"error: step 7: the loss is {loss:g}" in result.err
     assert [path.name for path in (work.run() / "checkpoints").glob("step_*")] == ["step_00000005"]
+
+
+@pytest.mark.parametrize("settings", [{"model__d_ff": 10**13}, {"model__d_ff": 2**63 - 1}])
+def test_a_model_that_does_not_fit_into_memory_is_refused(work, settings):
+    assert "not enough memory" in work.train(**settings).refused()
+    assert work.run_names() == []

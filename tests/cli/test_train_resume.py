@@ -72,6 +72,8 @@ def test_what_a_kill_left_of_later_steps_is_made_again_once(work):
     shutil.rmtree(work.run() / "checkpoints" / "step_00000010")
     with (work.run() / "metrics.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"step": 11, "loss/tr')
+    with (work.run() / "metrics.jsonl").open("ab") as file:
+        file.write(b"\xff\x00\n")
     assert "resuming at step 5" in work.train("--resume").err
     assert without_times(work.metrics()) == without_times(work.metrics("whole"))
     assert (work.run() / "samples.md").read_bytes() == (work.run("whole") / "samples.md").read_bytes()
@@ -214,7 +216,7 @@ def test_the_second_signal_stops_at_once():
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-@pytest.mark.parametrize("where", ["cli.train.gather", "cli.train.Transformer"])
+@pytest.mark.parametrize("where", ["cli.train.gather", "cli.train.Transformer", "cli.train.Trainer"])
 def test_an_interrupt_before_the_first_step_leaves_nothing(work, monkeypatch, where):
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

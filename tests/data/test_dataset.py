@@ -181,6 +181,10 @@ def empty(folder: Path) -> None:
     (folder / "validation.npy").write_bytes(b"")
 
 
+def replace_by_text(folder: Path) -> None:
+    (folder / "validation.npy").write_bytes(b"{}" * 40)
+
+
 def lose_a_file(folder: Path) -> None:
     (folder / "validation.npy").unlink()
 
@@ -213,6 +217,7 @@ def break_the_description(folder: Path) -> None:
     [
         (truncate, "train.npy"),
         (empty, "validation.npy"),
+        (replace_by_text, "magic string"),
         (lose_a_file, "validation.npy"),
         (shorten, "of shape (5,) instead of"),
         (widen, "uint32"),

@@ -85,6 +85,11 @@ def test_the_penalty_makes_used_tokens_less_likely_whatever_their_sign(
     assert penalize_repetition(vector(logits), used, penalty).tolist() == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("penalty", [5e-324, 1e-320, 1e308])
+def test_an_extreme_penalty_stays_finite(penalty: float) -> None:
+    assert penalize_repetition(vector([3.0, -2.0, 0.5]), [0, 1], penalty).isfinite().all()
+
+
 @settings(deadline=None)
 @given(LOGITS, st.sampled_from([0.1, 0.7, 1.0, 3.0]))
 def test_the_temperature_divides_logits(logits: list[float], temperature: float) -> None:

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from transformer.errors import UserError
 
+LARGEST_LOGIT = 1e300
+"""Where an extreme repetition penalty stops, short of an infinity."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -60,7 +63,8 @@ def penalize_repetition(logits: Tensor, used: Sequence[int], penalty: float) -> 
         return logits
     tokens = torch.tensor(sorted(set(used)))
     chosen = logits[tokens]
-    return logits.index_put((tokens,), torch.where(chosen > 0, chosen / penalty, chosen * penalty))
+    penalized = torch.where(chosen > 0, chosen / penalty, chosen * penalty)
+    return logits.index_put((tokens,), penalized.clamp(-LARGEST_LOGIT, LARGEST_LOGIT))
 
 
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
