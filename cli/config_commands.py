@@ -65,4 +65,4 @@ def check(config_file: Path, overrides: Sequence[str]) -> None:
         ("memory", f"about {count(memory)}B while training"),
         ("device", f"{device}, {str(precision).removeprefix('torch.')}"),
     ]
-    sys.stdout.write(f"{config_file}: valid\n" + "".join(f"  {name:<15}{value}\n" for name, value in rows))
+    sys.stdout.write(f"{config_file}: valid\n" + "".join(f"  {name:<17}{value}\n" for name, value in rows))
