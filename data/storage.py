@@ -6,6 +6,7 @@ An entry is built under another name and renamed whole, so it is complete or abs
 """
 
 import json
+import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -65,6 +66,8 @@ def write_ids(path: Path, parts: Iterable[Ids], vocabulary: int) -> int:
             count += ids.size
         file.seek(0)
         np.lib.format.write_array_header_1_0(file, header(count))
+        file.flush()
+        os.fsync(file.fileno())  # the entry is renamed into place, and must not be empty after a power cut
     return count
 
 
@@ -119,6 +122,8 @@ def open_ids(path: Path, vocabulary: int, *, tokens: int | None = None) -> Store
 
     Raises DataError that says what is wrong with the file.
     """
+    if path.exists() and not path.is_file():  # a FIFO would be waited for
+        raise DataError(f"{path} is no file")
     try:
         ids = np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:

@@ -12,7 +12,7 @@ def training_bytes(
     """Bytes at the peak of a step, beside what Python and torch take themselves.
 
     Weights, gradients and two averages for each parameter, and for each token what the backward pass needs: per
-    layer about 14 vectors of d_model and 3 of the feed-forward width, the attention weights where they are written
+    layer about 18 vectors of d_model and 3 of the feed-forward width, the attention weights where they are written
     out, and three rows of logits; all in fp32.
     """
     tokens = training.batch_size // training.gradient_accumulation * model.context_length
@@ -20,5 +20,5 @@ def training_bytes(
         model.attention == "auto" and model.dropout > 0 and device.type == "cpu"
     )
     weights = 4 * model.n_heads * model.context_length if written_out else 0
-    per_layer = 14 * model.d_model + 3 * model.feed_forward_width + weights
+    per_layer = 18 * model.d_model + 3 * model.feed_forward_width + weights
     return 4 * (4 * n_parameters + tokens * (model.n_layers * per_layer + 3 * vocab_size))
