@@ -17,7 +17,7 @@ from transformer.inference.sampling import Sampling
 from transformer.inference.text import TextGeneration
 from transformer.inspection.capture import attention_maps
 from transformer.inspection.heatmap import draw_layer
-from transformer.inspection.tensorboard import TensorBoardWriter, image_steps
+from transformer.inspection.tensorboard import TensorBoardWriter, image_steps, picture_steps
 from transformer.model.transformer import Transformer
 from transformer.randomness import derive_seed
 from transformer.run_folder import RunFolder
@@ -36,9 +36,9 @@ class Reporter:
     ) -> None:
         """What a folder holds of steps after `first_step` is dropped: a resumed run makes those steps again."""
         self.config, self.material, self.model, self.folder = config, material, model, folder
-        self.image_steps = set(image_steps(config.training.max_steps, config.inspection.images))
         self.first_step = first_step
         forget_after(folder, first_step if first_step > 0 else -1)  # at step 0 all is written anew
+        self.image_steps = self._image_steps()
         self.metrics = folder.metrics_file.open("a", encoding="utf-8")
         self.tensorboard = TensorBoardWriter(folder.tensorboard_folder)
         self.bar = tqdm(
@@ -73,6 +73,14 @@ class Reporter:
             self._on_evaluation(event)
         else:
             self._on_finish(event)
+
+    def _image_steps(self) -> set[int]:
+        """When attention is drawn; with what a longer run has drawn before, no more often than the user wants."""
+        wanted = self.config.inspection.images
+        drawn = picture_steps(self.folder.tensorboard_folder)
+        steps = [step for step in image_steps(self.config.training.max_steps, wanted) if step not in drawn]
+        later = [step for step in steps if step > self.first_step or self.first_step == 0]
+        return set(later[-max(1, wanted - len(drawn)) :])
 
     def _on_step(self, event: Step) -> None:
         self._tokens += event.tokens

@@ -186,6 +186,18 @@ def test_a_broken_checkpoint_is_kept_aside_and_an_earlier_one_resumed(work):
     assert newest.exists()
 
 
+def test_a_run_that_is_made_longer_still_draws_ten_maps_at_most(work):
+    settings = {"training__eval_every": 5, "training__keep_checkpoints": 2, "inspection__images": 10}
+    work.train(training__max_steps=13, **settings)
+    drawn = [step for step in work.board_steps()["attention/layer_0"] if step <= 10]
+    shutil.rmtree(work.run() / "checkpoints" / "step_00000013")
+    assert "resuming at step 10" in work.train("--resume", training__max_steps=40, **settings).err
+    steps = work.board_steps()["attention/layer_0"]
+    assert steps[: len(drawn)] == drawn
+    assert len(steps) == 10
+    assert steps[-1] == 40
+
+
 def test_a_pointer_that_is_garbage_does_not_stop_a_resume(work):
     work.train(training__max_steps=5)
     (work.run() / "checkpoints" / "best.json").write_text("{", encoding="utf-8")

@@ -130,6 +130,13 @@ def image_steps(max_steps: int, count: int) -> tuple[int, ...]:
     return tuple(max(i, round((max_steps + 1) ** (i / (count - 1))) - 1) for i in range(count))
 
 
+def picture_steps(folder: Path) -> set[int]:
+    """The steps of which a run's event files hold pictures."""
+    files = folder.glob(f"{EVENT_FILE_PREFIX}*")
+    events = (event_pb2.Event.FromString(event) for path in files for _, event in _events(path.read_bytes()))
+    return {event.step for event in events if any(value.HasField("image") for value in event.summary.value)}
+
+
 def discard_after(folder: Path, step: int) -> None:
     """Drop every event of a later step from a run's event files, and a last record that a kill cut short.
 
