@@ -49,7 +49,7 @@ def _run_app() -> None:
     from cli.app import app
 
     try:
-        app()
+        app(prog_name="attn")
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # typer has made exit code 1 of it
             raise end.__context__ from None
