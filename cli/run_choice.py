@@ -1,7 +1,6 @@
 """Which folder a training run gets: one of its own, or that of the run that it goes on with."""
 
 import shutil
-from itertools import count
 from pathlib import Path
 
 from cli.config import Config
@@ -27,16 +26,17 @@ def check_name(name: str, runs: Path) -> None:
 
 def claim_folder(runs: Path, name: str) -> RunFolder:
     """Make `runs/name`, or the first of name-2, name-3 … that is not taken, also by a run that starts just now."""
-    for number in count(1):
-        path = runs / (name if number == 1 else f"{name}-{number}")
+    path, number = runs / name, 1
+    while True:
         try:
             path.mkdir(parents=True)
         except FileExistsError:
+            number += 1
+            path = runs / f"{name}-{number}"
             continue
         if number > 1:
             say(f"{runs / name} exists and is kept; this run is {path}")
         return RunFolder(path)
-    raise AssertionError("numbers do not end")
 
 
 def discard_unbegun(folder: RunFolder) -> None:

@@ -8,7 +8,7 @@ from transformer.run_folder import RunFolder
 
 def is_run(path: Path) -> bool:
     """Whether a folder looks like a run."""
-    return (path / "config.yaml").is_file()
+    return RunFolder(path).config_file.is_file()
 
 
 def list_runs(root: Path) -> list[RunFolder]:

@@ -8,9 +8,10 @@
     metrics.jsonl               one line per logged step and per evaluation
     tensorboard/                event files
     samples.md                  text sampled while training
+    .lock                       held by the process that trains the run
 
-Every file but the last three, which grow, is written under a temporary name, flushed and renamed, so that a kill at
-any instant leaves only whole files. Nothing is pickled.
+Every file but metrics.jsonl, samples.md and the events, which grow, is written under a temporary name, flushed and
+renamed, so that a kill at any instant leaves only whole files. Nothing is pickled.
 """
 
 import re

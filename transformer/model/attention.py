@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer.model.config import ModelConfig
+from transformer.model.config import AttentionKind, ModelConfig
 from transformer.model.kv_cache import LayerCache
 from transformer.model.positions import Rotation, rotate
 
@@ -80,6 +80,13 @@ def fused_attention(
     return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, is_causal=is_causal, dropout_p=dropout)
 
 
+def uses_fused_kernel(kind: AttentionKind, dropout: float, device: torch.device) -> bool:
+    """What `attention:` means. `auto` avoids torch's CPU kernel where weights are dropped: that has no fast path."""
+    if kind == "auto":
+        return not (dropout and device.type == "cpu")
+    return kind == "fused"
+
+
 class MultiHeadAttention(nn.Module):
     """Attention of several heads side by side, between four projections."""
 
@@ -105,7 +112,8 @@ class MultiHeadAttention(nn.Module):
         """
         queries, keys, values = self._heads(x, memory, placement, cache)
         dropout = self.dropout if self.training else 0.0
-        attend = fused_attention if self._use_fused(dropout, x.device) else explicit_attention
+        fused = uses_fused_kernel(self.kind, dropout, x.device)
+        attend = fused_attention if fused else explicit_attention
         attended = attend(queries, keys, values, placement, dropout=dropout)
         return self.output(attended.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
@@ -136,9 +144,3 @@ class MultiHeadAttention(nn.Module):
     def _split(self, x: Tensor) -> Tensor:
         """(B, T, H·K) -> (B, H, T, K)."""
         return x.view(*x.shape[:-1], -1, self.head_dim).transpose(1, 2)
-
-    def _use_fused(self, dropout: float, device: torch.device) -> bool:
-        """`auto` avoids torch's CPU kernel when weights are dropped: it has no fast path for that."""
-        if self.kind == "auto":
-            return not (dropout and device.type == "cpu")
-        return self.kind == "fused"

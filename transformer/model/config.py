@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=True, allow_inf_nan=False)
 """What every section shares: unknown keys, values of another type and non-finite numbers are errors."""
 
+AttentionKind = Literal["auto", "explicit", "fused"]
 PositionName = Literal["sinusoidal", "learned", "rotary", "alibi", "none"]
 
 
@@ -39,7 +40,7 @@ class ModelConfig(BaseModel):
     )
     bias: bool = Field(False, description="Add a bias to linear layers and layer norms.")
     tie_embeddings: bool = Field(False, description="Use the token embedding as the output layer too.")
-    attention: Literal["auto", "explicit", "fused"] = Field(
+    attention: AttentionKind = Field(
         "auto",
         description="Written-out attention or torch's fused kernel; the result is the same. auto: the faster.",
     )

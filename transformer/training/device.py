@@ -49,10 +49,13 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
 
 
 def choose_compile(
-    setting: Literal["auto"] | bool, device: torch.device, max_steps: int, *, say: Callable[[str], None]
+    setting: Literal["auto"] | bool, device: torch.device, n_steps: int, *, say: Callable[[str], None]
 ) -> bool:
-    """Whether to compile. `auto` does it where it saves more than it costs; `true` is an error where it cannot work."""
-    if setting is False or (setting == "auto" and (device.type != "cuda" or max_steps < COMPILE_PAYS_AFTER)):
+    """Whether to compile a run of `n_steps`.
+
+    `auto` does it where it saves more than it costs; `true` raises UserError where it cannot work.
+    """
+    if setting is False or (setting == "auto" and (device.type != "cuda" or n_steps < COMPILE_PAYS_AFTER)):
         return False
     fault = _compile_fault(device)
     if fault is None:

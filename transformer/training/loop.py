@@ -174,7 +174,7 @@ class Trainer:
         return total / n_tokens
 
     def _evaluate(self) -> Evaluated:
-        """Measure the validation loss. Dropout aside, evaluation draws no random numbers."""
+        """Measure the validation loss; this draws no random numbers."""
         with autocast(self.device, self.precision):
             result = evaluate(self.model, self.validation(), sizes=self.sizes)
         progress = self.progress

@@ -2,6 +2,7 @@
 
 import torch
 
+from transformer.model.attention import uses_fused_kernel
 from transformer.model.config import ModelConfig
 from transformer.training.config import TrainingConfig
 
@@ -16,9 +17,7 @@ def training_bytes(
     out, and three rows of logits; all in fp32.
     """
     tokens = training.batch_size // training.gradient_accumulation * model.context_length
-    written_out = model.attention == "explicit" or (
-        model.attention == "auto" and model.dropout > 0 and device.type == "cpu"
-    )
-    weights = 4 * model.n_heads * model.context_length if written_out else 0
+    fused = uses_fused_kernel(model.attention, model.dropout, device)
+    weights = 0 if fused else 4 * model.n_heads * model.context_length
     per_layer = 18 * model.d_model + 3 * model.feed_forward_width + weights
     return 4 * (4 * n_parameters + tokens * (model.n_layers * per_layer + 3 * vocab_size))
