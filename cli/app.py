@@ -123,6 +123,78 @@ def generate(
 
 
 @app.command()
+def heads(
+    run: RunArgument = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Measure what each attention head does: scores, intervals, badges, and what is lost without it."""
+    from cli.heads import heads as command
+
+    command(run, checkpoint=checkpoint, device=device, as_json=json, runs=RUNS)
+
+
+@app.command()
+def inspect(
+    run: RunArgument = None,
+    text: Annotated[
+        str | None, typer.Option("--text", metavar="TEXT", help="Look at this text. Default: the run's own sentence.")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Continue this text, and look at both.")
+    ] = None,
+    tokens: Annotated[
+        int | None, typer.Option("--tokens", "-n", min=1, help="Tokens to draw after --prompt. Default: 32.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Of drawing after --prompt; 0: always the likeliest. Default: 0.8.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63, help="Of drawing after --prompt. Default: 0.")] = None,
+    film: Annotated[
+        bool, typer.Option("--film", help="Show every step that was recorded while the run trained.")
+    ] = False,
+    frames: Annotated[int | None, typer.Option(min=1, help="Steps of --film, at most.")] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="RUN[@STEP]", help="A second run or checkpoint to compare with: NAME, NAME@100 or @100."),
+    ] = None,
+    heads: Annotated[
+        str | None,
+        typer.Option(metavar="L.H,…", help="Of a long text, heads to keep in full, as in 0.3,1.2; others are pooled."),
+    ] = None,
+    budget: Annotated[float, typer.Option(metavar="MB", min=0.01, help="Largest file to write.")] = 10.0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="File to write. Default: attention.html in the run's folder."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option("--checkpoint", help="best, last or the step of a checkpoint. Default: best.")
+    ] = None,
+    device: DeviceOption = "auto",
+) -> None:
+    """Write a page to look at attention with: one HTML file that needs no network. Its path goes to stdout."""
+    from cli.inspect import InspectOptions
+    from cli.inspect import inspect as command
+
+    options = InspectOptions(
+        text=text,
+        prompt=prompt,
+        n_tokens=tokens,
+        temperature=temperature,
+        seed=seed,
+        film=film,
+        frames=frames,
+        checkpoint=checkpoint,
+        against=against,
+        heads=heads,
+        budget_mb=budget,
+        out=out,
+    )
+    command(run, options, device=device, runs=RUNS)
+
+
+@app.command()
 def runs(json: JsonOption = False) -> None:
     """List all runs, the newest last."""
     from cli.runs import runs as command

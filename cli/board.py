@@ -3,12 +3,14 @@
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, count
 from pathlib import Path
 
 from cli.terminal import say
 from transformer.errors import UserError
 from transformer.find_runs import find_run, list_runs
+from transformer.run_folder import RunFolder
 
 KEPT = 10_000
 """Entries of a tag that TensorBoard keeps; it knows a number for all, 0, but then shows none."""
@@ -20,13 +22,23 @@ def board(names: Sequence[str], *, port: int, host: str, runs: Path) -> None:
     folders = list(named.values()) or list_runs(runs)
     if not folders:
         raise UserError(f"{runs}/ holds no run yet; train one with `attn train CONFIG`")
-    say(f"TensorBoard on {len(folders)} run{'s' if len(folders) > 1 else ''}; Ctrl-C ends it")
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}/" if port else "the address below"
+    say(f"TensorBoard on {len(folders)} run{'s' if len(folders) > 1 else ''} at {address}; Ctrl-C ends it")
     if not names:
         raise SystemExit(_serve(runs, port=port, host=host))
     with tempfile.TemporaryDirectory() as chosen:
-        for folder in folders:
-            Path(chosen, folder.name).symlink_to(folder.tensorboard_folder.resolve())
+        link_runs(folders, Path(chosen))
         raise SystemExit(_serve(Path(chosen), port=port, host=host))
+
+
+def link_runs(folders: Iterable[RunFolder], where: Path) -> None:
+    """Link whole runs, so that charts and records have the names that they have below runs/.
+
+    Of two runs with one name, the second is called name-2.
+    """
+    for folder in folders:
+        links = (where / f"{folder.name}{end}" for end in chain([""], (f"-{number}" for number in count(2))))
+        next(link for link in links if not link.is_symlink()).symlink_to(folder.path.resolve())
 
 
 def _serve(logdir: Path, *, port: int, host: str) -> int:

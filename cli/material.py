@@ -8,6 +8,7 @@ import torch
 from tokenizers import Tokenizer
 
 from cli.config import Config
+from cli.probe import make_probe, named_ids, probe_rows, probe_windows
 from cli.terminal import character_progress, say
 from data.batches import (
     EVALUATION_ROWS,
@@ -19,12 +20,12 @@ from data.batches import (
 )
 from data.config import DataConfig
 from data.dataset import load, prepare
-from data.errors import DataError
 from data.storage import Dataset, StoredIds
 from data.tasks import Task, make_task
-from data.tokenizer import encode, token_bytes, token_characters
+from data.tokenizer import token_bytes, token_characters
 from transformer.errors import UserError
 from transformer.inference.evaluation import EvaluationBatch, TextSizes
+from transformer.inspection.probe import Probe
 from transformer.model.config import ModelConfig
 from transformer.randomness import derive_seed
 
@@ -41,8 +42,8 @@ class Material:
     validation: Callable[[], Iterator[EvaluationBatch]]
     sizes: TextSizes | None
     """Lengths of the tokens' texts; None for tasks, whose symbols are no language."""
-    probe_ids: list[int]
-    """The sentence whose attention is drawn: probe_text, or the first tokens of the validation data."""
+    probe: Probe
+    """What attention is looked at on; its sentence is probe_text, or the first tokens of the validation data."""
     sample_ids: list[int]
     """What every sample continues."""
     description: str
@@ -92,8 +93,8 @@ def _text_material(config: Config, dataset: Dataset) -> Material:
         batches=batches,
         validation=lambda: text_windows(dataset.validation, config.model, max_tokens=config.training.eval_tokens),
         sizes=text_sizes(dataset.tokenizer),
-        probe_ids=_probe_ids(config, dataset.tokenizer, dataset.validation[:context_length].tolist()),
-        sample_ids=_ids_of("logging.sample_prompt", config.logging.sample_prompt, dataset.tokenizer),
+        probe=make_probe(config, dataset.tokenizer, probe_windows(dataset.validation, context_length)),
+        sample_ids=named_ids("logging.sample_prompt", config.logging.sample_prompt, dataset.tokenizer),
         description=dataset.description,
         n_windows=batches.windows_per_epoch,
         key=dataset.key,
@@ -103,30 +104,15 @@ def _text_material(config: Config, dataset: Dataset) -> Material:
 
 def _task_material(config: Config) -> Material:
     task = task_of(config)
-    first_row, _ = task.row("validation", 0)
     return Material(
         tokenizer=task.tokenizer,
         batches=TaskBatches(task, batch_size=config.training.batch_size),
         validation=lambda: task_windows(task, max_tokens=config.training.eval_tokens),
         sizes=None,
-        probe_ids=_probe_ids(config, task.tokenizer, first_row[:-1].tolist()),
-        sample_ids=_ids_of("logging.sample_prompt", config.logging.sample_prompt, task.tokenizer),
+        probe=make_probe(config, task.tokenizer, probe_rows(task)),
+        sample_ids=named_ids("logging.sample_prompt", config.logging.sample_prompt, task.tokenizer),
         description=f"task {task.name}, generated without end; vocabulary of {task.tokenizer.get_vocab_size()}",
     )
-
-
-def _probe_ids(config: Config, tokenizer: Tokenizer, validation_start: list[int]) -> list[int]:
-    text = config.inspection.probe_text
-    ids = validation_start if text is None else _ids_of("inspection.probe_text", text, tokenizer)
-    return ids[: min(config.inspection.probe_tokens, config.model.context_length)]
-
-
-def _ids_of(key: str, text: str, tokenizer: Tokenizer) -> list[int]:
-    """Ids of a text of the configuration. Raises UserError that names its key and what the vocabulary lacks."""
-    try:
-        return [int(token) for token in encode(tokenizer, text)]
-    except DataError as error:
-        raise UserError(f"{key}: {error}") from error
 
 
 def task_of(config: Config) -> Task:

@@ -1,4 +1,4 @@
-"""The files of a run that people read, metrics, samples and events, and how to cut them back to a step."""
+"""The files of a run that grow while it trains, and how to cut them back to a step."""
 
 import json
 import re
@@ -7,14 +7,15 @@ from collections.abc import Iterable
 from cli.config import Config
 from transformer.files import write_text
 from transformer.inference.evaluation import Evaluation
-from transformer.inspection.tensorboard import discard_after
+from transformer.inspection.event_files import discard_after
+from transformer.inspection.record import Record
 from transformer.run_folder import RunFolder
 
 SECTION = re.compile(r"^## Step (\d+)\n", re.MULTILINE)
 
 
 def forget_after(folder: RunFolder, step: int) -> None:
-    """Drop the metrics, samples and events of later steps."""
+    """Drop the metrics, samples, events, maps and scores of later steps."""
     if folder.metrics_file.exists():
         lines = folder.metrics_file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
         write_text(folder.metrics_file, "".join(_lines_until(lines, step)))
@@ -24,6 +25,7 @@ def forget_after(folder: RunFolder, step: int) -> None:
         write_text(folder.samples_file, text[: next(later, len(text))])
     if folder.tensorboard_folder.exists():
         discard_after(folder.tensorboard_folder, step)
+    Record(folder.inspection_folder).discard_after(step)
 
 
 def _lines_until(lines: list[str], step: int) -> Iterable[str]:

@@ -1,27 +1,27 @@
-"""What a training run tells while it goes: metrics.jsonl, TensorBoard, samples, attention maps, and the terminal."""
+"""What a training run tells while it goes: metrics.jsonl, TensorBoard, samples, and the terminal."""
 
 import json
 from types import TracebackType
 from typing import Self
 
-import torch
 from tqdm import tqdm
 
 from cli.config import Config
+from cli.inspection_report import InspectionReport, is_wanted
 from cli.material import Material
+from cli.probe import fixed_probe
 from cli.records import evaluation_values, forget_after, hyperparameters, sample_section
 from cli.terminal import bold, count, dim, duration, is_terminal, printable, say
-from data.tokenizer import token_labels
 from transformer.inference.evaluation import Evaluation
 from transformer.inference.sampling import Sampling
 from transformer.inference.text import TextGeneration
-from transformer.inspection.capture import attention_maps
-from transformer.inspection.heatmap import draw_layer
-from transformer.inspection.tensorboard import TensorBoardWriter, image_steps, picture_steps
+from transformer.inspection.record import Record, StoredProbe
+from transformer.inspection.tensorboard import TensorBoardWriter
+from transformer.inspection.tensorboard_report import write_layout
 from transformer.model.transformer import Transformer
 from transformer.randomness import derive_seed
 from transformer.run_folder import RunFolder
-from transformer.training.loop import Evaluated, Event, Finished, Step
+from transformer.training.loop import Evaluated, Event, Step
 
 SAMPLE_TEMPERATURE = 0.8
 SHOWN_SAMPLE = 240
@@ -38,9 +38,9 @@ class Reporter:
         self.config, self.material, self.model, self.folder = config, material, model, folder
         self.first_step = first_step
         forget_after(folder, first_step if first_step > 0 else -1)  # at step 0 all is written anew
-        self.image_steps = self._image_steps()
+        stored = self._fixed_probe() if is_wanted(config) else None
         self.metrics = folder.metrics_file.open("a", encoding="utf-8")
-        self.tensorboard = TensorBoardWriter(folder.tensorboard_folder)
+        self.tensorboard = TensorBoardWriter(folder.tensorboard_folder, say=say)
         self.bar = tqdm(
             total=config.training.max_steps,
             initial=first_step,
@@ -52,8 +52,12 @@ class Reporter:
         self._tokens, self._seconds = 0, 0.0
         if first_step == 0:
             self.tensorboard.hyperparameters(hyperparameters(config), ["loss/validation", "loss/train"])
-            if 0 in self.image_steps:
-                self._draw(0)
+            write_layout(self.tensorboard)
+        self.inspection = (
+            None
+            if stored is None
+            else InspectionReport(config, stored, model, folder, self.tensorboard, first_step=first_step)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -65,22 +69,18 @@ class Reporter:
         self.metrics.close()
         self.tensorboard.close()
 
+    def _fixed_probe(self) -> StoredProbe:
+        record = Record(self.folder.inspection_folder)
+        return fixed_probe(record, self.material.probe, self.material.tokenizer, self.model)
+
     def handle(self, event: Event) -> None:
         """Tell everyone whom an event concerns."""
         if isinstance(event, Step):
             self._on_step(event)
         elif isinstance(event, Evaluated):
             self._on_evaluation(event)
-        else:
-            self._on_finish(event)
-
-    def _image_steps(self) -> set[int]:
-        """When attention is drawn; with what a longer run has drawn before, no more often than the user wants."""
-        wanted = self.config.inspection.images
-        drawn = picture_steps(self.folder.tensorboard_folder)
-        steps = [step for step in image_steps(self.config.training.max_steps, wanted) if step not in drawn]
-        later = [step for step in steps if step > self.first_step or self.first_step == 0]
-        return set(later[-max(1, wanted - len(drawn)) :])
+        elif self.inspection is not None:
+            self.inspection.on_finish(event)
 
     def _on_step(self, event: Step) -> None:
         self._tokens += event.tokens
@@ -91,8 +91,8 @@ class Reporter:
         sample_every = self.config.logging.sample_every
         if sample_every is not None and event.step % sample_every == 0:
             self._sample(event.step)
-        if event.step in self.image_steps:
-            self._draw(event.step)
+        if self.inspection is not None:
+            self.inspection.on_step(event)
 
     def _log_step(self, event: Step) -> None:
         speed = self._tokens / self._seconds
@@ -121,11 +121,6 @@ class Reporter:
         if self.config.logging.sample_every is None:
             self._sample(event.step)
 
-    def _on_finish(self, event: Finished) -> None:
-        is_new = event.step > self.first_step and event.step not in self.image_steps
-        if is_new and self.image_steps and event.reason != "interrupted":
-            self._draw(event.step)
-
     def _record(self, step: int, values: dict[str, float]) -> None:
         self.metrics.write(json.dumps({"step": step, **values}) + "\n")
         self.metrics.flush()
@@ -146,16 +141,6 @@ class Reporter:
         self.tensorboard.text("sample", step, text)
         shown = text[:SHOWN_SAMPLE] + (" …" if len(text) > SHOWN_SAMPLE else "")
         say(dim("\n".join("  │ " + line for line in printable(shown).strip().splitlines())))
-
-    def _draw(self, step: int) -> None:
-        """Write one picture per layer, all its heads side by side."""
-        probe = torch.tensor([self.material.probe_ids], device=self.model.embedding.weight.device)
-        maps = attention_maps(self.model, probe)
-        labels = token_labels(self.material.tokenizer, self.material.probe_ids)
-        for layer, weights in enumerate(maps[:, 0].cpu().numpy()):
-            picture = draw_layer(weights, labels, layer=layer, step=step)
-            self.tensorboard.image(f"attention/layer_{layer}", step, picture)
-        self.tensorboard.flush()
 
 
 def describe(result: Evaluation) -> str:

@@ -6,9 +6,10 @@ Where a corpus has several documents, `END_OF_TEXT` is the last id and follows e
 contain it never becomes that token.
 """
 
+import codecs
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,18 @@ CODE_POINTS = 0x110000
 
 Ids = npt.NDArray[np.int64]
 Kind = Literal["char", "byte", "bpe"]
+
+
+class Token(TypedDict):
+    """A token as it can be shown: `bytes` in hexadecimal where they are no whole characters, else None."""
+
+    text: str
+    bytes: str | None
+    special: bool
+
+
+Group = tuple[int, int, str]
+"""Tokens start … end - 1 that only together make whole characters, and those characters."""
 
 
 def char_tokenizer(characters: Iterable[str], *, end_of_text: bool = False) -> Tokenizer:
@@ -133,6 +146,22 @@ def token_labels(tokenizer: Tokenizer, ids: Iterable[int]) -> list[str]:
     ]
 
 
+def token_units(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[Token], list[Group]]:
+    r"""What each id is, and which neighbours belong together: `나` as three bytes is one group.
+
+    Text is literal; bytes that are no whole character show as `\xed`, and form no group where they never become one.
+    """
+    special = tokenizer.get_added_tokens_decoder()
+    contents = _contents(tokenizer)
+    pieces = [None if id in special and special[id].special else contents[id] for id in ids]
+    labels = token_labels(tokenizer, ids)
+    tokens = [
+        Token(text=label, bytes=None if piece is None or _whole(piece) else piece.hex(), special=piece is None)
+        for label, piece in zip(labels, pieces, strict=True)
+    ]
+    return tokens, _groups(pieces)
+
+
 def describe_characters(characters: Iterable[str]) -> str:
     """Characters in words, such as `é (U+00E9)`: the first ten, and how many more."""
     distinct = sorted(set(characters))
@@ -168,6 +197,41 @@ def _contents(tokenizer: Tokenizer) -> list[bytes]:
     for id, added in tokenizer.get_added_tokens_decoder().items():
         contents[id] = b"" if added.special else added.content.encode()
     return contents
+
+
+def _whole(piece: bytes) -> bool:
+    try:
+        piece.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _groups(pieces: Sequence[bytes | None]) -> list[Group]:
+    """The shortest runs of two tokens or more that are UTF-8 where no shorter one is; None belongs to no group."""
+    groups, start = [], 0
+    while start < len(pieces):
+        end, text = _characters_from(pieces, start)
+        if end - start > 1:
+            groups.append((start, end, text))
+        start = end
+    return groups
+
+
+def _characters_from(pieces: Sequence[bytes | None], start: int) -> tuple[int, str]:
+    """Where the characters that begin with a token are complete, and those; one token on where they never are."""
+    decoder, text = codecs.getincrementaldecoder("utf-8")(), ""
+    for index in range(start, len(pieces)):
+        piece = pieces[index]
+        if piece is None:
+            break
+        try:
+            text += decoder.decode(piece)
+        except UnicodeDecodeError:
+            break
+        if not decoder.getstate()[0]:
+            return index + 1, text
+    return start + 1, ""
 
 
 def _encode_characters(ids_of_codes: Ids, text: str) -> Ids:

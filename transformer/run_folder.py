@@ -7,11 +7,13 @@
     checkpoints/last.json       which checkpoint is newest; best.json likewise
     metrics.jsonl               one line per logged step and per evaluation
     tensorboard/                event files
+    inspection/                 probe.json · scores.jsonl, a line a measurement · maps/step_00000500.bin
     samples.md                  text sampled while training
+    attention.html              the page that `attn inspect` wrote last
     .lock                       held by the process that trains the run
 
-Every file but metrics.jsonl, samples.md and the events, which grow, is written under a temporary name, flushed and
-renamed, so that a kill at any instant leaves only whole files. Nothing is pickled.
+Every file but metrics.jsonl, scores.jsonl, samples.md and the events, which grow, is written under a temporary name,
+flushed and renamed, so that a kill at any instant leaves only whole files. Nothing is pickled.
 """
 
 import re
@@ -130,6 +132,16 @@ class RunFolder:
     def tensorboard_folder(self) -> Path:
         """Event files."""
         return self.path / "tensorboard"
+
+    @property
+    def inspection_folder(self) -> Path:
+        """What is known of the attention; see `transformer.inspection.record`."""
+        return self.path / "inspection"
+
+    @property
+    def viewer_file(self) -> Path:
+        """The page of `attn inspect`, HTML."""
+        return self.path / "attention.html"
 
     @property
     def checkpoints_folder(self) -> Path:

@@ -26,7 +26,7 @@ data: {source: tiny.txt, tokenizer: char}
 model: {d_model: 16, n_heads: 2, n_layers: 2, context_length: 16}
 training: {max_steps: 10, batch_size: 4, eval_every: 5, eval_tokens: 211}
 logging: {log_every: 5, sample_tokens: 7}
-inspection: {images: 2, probe_tokens: 5}
+inspection: {images: 2, maps: 2, probe_tokens: 5}
 """
 
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "pale", "birds", "sing"]
@@ -160,6 +160,13 @@ class Workspace:
                 for value in event.summary.value:
                     texts = value.tensor.string_val
                     yield value.tag, event.step, texts[2] if len(texts) > 2 else b""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def never_rarer() -> Iterator[None]:
+    """Attention is looked at as planned, though these runs take less time than looking does."""
+    with mock.patch("cli.inspection_schedule.FREE_SECONDS", float("inf")):
+        yield
 
 
 @pytest.fixture(scope="session")

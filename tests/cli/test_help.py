@@ -16,12 +16,17 @@ ROOT = Path(__file__).parents[2]
 EMPTY_APP = 'import typer\napp = typer.Typer()\n@app.command()\ndef main() -> None:\n    """Nothing."""\napp()\n'
 
 HELP = {
-    (): ["train", "evaluate", "generate", "runs", "board", "config"],
+    (): ["train", "evaluate", "generate", "heads", "inspect", "runs", "board", "config"],
     ("train",): ["CONFIG", "--name", "--set", "--resume"],
     ("evaluate",): ["[RUN]", "--text", "--checkpoint", "--stride", "--device", "--json"],
     ("generate",): [
         "[RUN]", "--prompt", "--tokens", "--temperature", "--top-k", "--top-p", "--min-p", "--repetition-penalty",
         "--stop", "--seed", "--samples", "--interactive", "--checkpoint", "--device", "--json",
+    ],
+    ("heads",): ["[RUN]", "--checkpoint", "--device", "--json"],
+    ("inspect",): [
+        "[RUN]", "--text", "--prompt", "--tokens", "--temperature", "--seed", "--film", "--frames", "--against",
+        "--heads", "--budget", "--out", "--checkpoint", "--device",
     ],
     ("runs",): ["--json"],
     ("board",): ["[RUN]...", "--port", "--host"],

@@ -11,6 +11,8 @@ import torch
 
 from cli.config_file import load_config
 from data.config import TASKS
+from transformer.inspection.probe import NAMES
+from transformer.inspection.record import Record
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 SHAKESPEARE = Path(__file__).parents[2] / "data" / "corpora" / "tinyshakespeare.txt"
@@ -20,6 +22,15 @@ SCALARS = {
     "optimizer/learning_rate",
     "optimizer/gradient_norm",
     "speed/tokens_per_second",
+}
+OF_HEADS = {
+    "attention/best_induction_head",
+    "attention/best_previous_token_head",
+    "attention/copy_gap",
+    "attention/in_context",
+    "attention/sink_rate",
+    "speed/probe_seconds",
+    *(f"per_layer/{what}_{layer}" for what in ("entropy", "max_logit") for layer in (0, 1)),
 }
 
 
@@ -37,6 +48,10 @@ def test_a_run_folder_is_complete_and_stdout_stays_empty(work):
         "validation.npy",
         "metrics.jsonl",
         "samples.md",
+        "inspection/probe.json",
+        "inspection/scores.jsonl",
+        "inspection/maps/step_00000000.bin",
+        "inspection/maps/step_00000010.bin",
         "checkpoints/best.json",
         "checkpoints/last.json",
         f"{checkpoint}model.safetensors",
@@ -129,9 +144,9 @@ def test_a_run_makes_exactly_max_steps_updates_and_ends_with_an_evaluation(work,
 def test_tensorboard_has_the_promised_tags_and_the_values_of_the_metrics(work):
     work.train()
     steps = work.board_steps()
-    images = {"attention/layer_0", "attention/layer_1"}
+    images = {"attention/layer_0", "attention/layer_1", *(f"scores/{name}" for name in NAMES)}
     others = {"validation/bits_per_byte", "sample", "_hparams_/experiment", "_hparams_/session_start_info"}
-    assert set(steps) == SCALARS | images | others
+    assert set(steps) == SCALARS | OF_HEADS | images | others | {"custom_scalars__config__"}
     for tag in SCALARS:
         assert steps[tag] == [line["step"] for line in work.metrics() if tag in line]
 
@@ -173,6 +188,8 @@ def base(new_workspace, tmp_path_factory):
     [
         {"inspection__images": 0},
         {"inspection__images": 10},
+        {"inspection__images": 0, "inspection__maps": 0},
+        {"inspection__maps": 20, "inspection__every": 1},
         {"logging__sample_tokens": 0},
         {"logging__sample_tokens": 29, "logging__sample_every": 1},
         {"training__eval_every": 1},
@@ -197,6 +214,8 @@ def observe(work, name: str) -> dict[str, object]:
         "log": [line["step"] for line in work.metrics(name) if "loss/train" in line],
         "samples": samples.read_text(encoding="utf-8") if samples.exists() else None,
         "drawn": steps.get("attention/layer_0"),
+        "recorded": Record(folder / "inspection").map_steps(),
+        "scored": [report.step for report in Record(folder / "inspection").reports()],
         "map": work.board_image("attention/layer_0", 0, name) if "attention/layer_0" in steps else None,
         "vocabulary": (folder / "tokenizer.json").read_text(encoding="utf-8"),
         "validation": (folder / "validation.npy").read_bytes(),
@@ -212,6 +231,10 @@ EFFECTS = [
     ("logging.sample_tokens", "0", "samples"),
     ("inspection.images", "0", "drawn"),
     ("inspection.images", "5", "drawn"),
+    ("inspection.maps", "0", "recorded"),
+    ("inspection.maps", "5", "recorded"),
+    ("inspection.maps", "5", "scored"),
+    ("inspection.every", "4", "scored"),
     ("inspection.probe_text", "quick", "map"),
     ("inspection.probe_tokens", "9", "map"),
     ("data.source", "other.txt", "weights"),
@@ -291,6 +314,7 @@ SHRINK = [
     "training.eval_tokens=100",
     "logging.sample_tokens=5",
     "inspection.images=1",
+    "inspection.maps=1",
     "inspection.probe_tokens=7",
     "device=cpu",
 ]

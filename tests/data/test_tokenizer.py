@@ -23,6 +23,7 @@ from data.tokenizer import (
     token_bytes,
     token_characters,
     token_labels,
+    token_units,
     train_bpe,
 )
 
@@ -221,3 +222,66 @@ def test_a_byte_level_tokenizer_from_elsewhere_is_bpe() -> None:
     assert kind_of(tokenizer) == "bpe"
     assert token_bytes(tokenizer).tolist() == [1, 1, 1, 2]
     assert encode(tokenizer, "ab a").tolist() == [3, 2, 0]
+
+
+# Tokens as they are shown
+
+
+def test_text_and_special_tokens_are_literal_and_bytes_are_hexadecimal() -> None:
+    end = end_of_text_id(BYTE)
+    assert end is not None
+    tokens, groups = token_units(BYTE, [*b"a \n\xff", end])
+    assert tokens == [
+        {"text": "a", "bytes": None, "special": False},
+        {"text": " ", "bytes": None, "special": False},
+        {"text": "\n", "bytes": None, "special": False},
+        {"text": "\\xff", "bytes": "ff", "special": False},
+        {"text": END_OF_TEXT, "bytes": None, "special": True},
+    ]
+    assert groups == []
+
+
+@pytest.mark.parametrize("text", ["나는 사과를 좋아해", "👩‍👩‍👧 e\u0301 é", "🙂🙂", "naïve 日本語"])
+def test_the_bytes_of_a_character_are_one_group(text: str) -> None:
+    _, groups = token_units(BYTE, encode(BYTE, text).tolist())
+    starts = np.cumsum([0, *(len(character.encode()) for character in text)]).tolist()
+    expected = [
+        (start, start + len(character.encode()), character)
+        for start, character in zip(starts, text, strict=False)
+        if len(character.encode()) > 1
+    ]
+    assert groups == expected
+
+
+@given(st.text(alphabet=st.sampled_from("a 나é👩\u200d🙂\0日"), max_size=20))
+def test_what_is_shown_of_any_text_is_the_text(text: str) -> None:
+    for tokenizer in (BYTE, BPE):
+        tokens, groups = token_units(tokenizer, encode(tokenizer, text).tolist())
+        shown = {index: token["text"] for index, token in enumerate(tokens)}
+        for start, end, characters in groups:
+            assert end - start >= 2
+            assert tokens[start]["bytes"] is not None
+            shown[start] = characters
+            for index in range(start + 1, end):
+                del shown[index]
+        assert "".join(shown[index] for index in sorted(shown)) == text
+
+
+def test_groups_are_as_short_as_can_be() -> None:
+    tokenizer = Tokenizer(models.BPE({"í": 0, "Ĥĺí": 1, "Ĥĺ": 2, "a": 3}, []))
+    tokenizer.decoder = decoders.ByteLevel()
+    tokens, groups = token_units(tokenizer, [3, 0, 1, 2, 0, 2, 3])
+    assert [token["bytes"] for token in tokens] == [None, "ed", "8298ed", "8298", "ed", "8298", None]
+    assert groups == [(1, 4, "킘킘"), (4, 6, "킘")]
+
+
+@pytest.mark.parametrize(
+    "ids", [[0xED], [0xED, 0x82], [0x82, 0x98], [0xED, 0x41], [0xC0, 0x80], [0xED, 0xA0, 0x80], [0xED, 0x82, 256, 0x98]]
+)
+def test_bytes_that_never_become_a_character_are_no_group(ids: list[int]) -> None:
+    assert token_units(BYTE, ids)[1] == []
+
+
+def test_a_character_after_broken_bytes_is_a_group() -> None:
+    _, groups = token_units(BYTE, [0xED, 0x82, *"é".encode(), 0x80, *"나".encode()])
+    assert groups == [(2, 4, "é"), (5, 8, "나")]

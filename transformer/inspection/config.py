@@ -9,7 +9,7 @@ MAX_IMAGES = 10
 
 
 class InspectionConfig(BaseModel):
-    """The probe sentence and how often its attention maps are drawn."""
+    """The sentence that is looked at, and how often its attention is drawn and recorded."""
 
     model_config = STRICT
 
@@ -17,10 +17,25 @@ class InspectionConfig(BaseModel):
         MAX_IMAGES,
         ge=0,
         le=MAX_IMAGES,
-        description="Times that attention maps are drawn for TensorBoard, the first and last step among them. "
-        "0: never.",
+        description="Times that attention maps are drawn for TensorBoard, the first and last step among them, at most "
+        "(see `maps`). 0: never.",
+    )
+    maps: int = Field(
+        20,
+        ge=0,
+        description="Times that the attention maps and scores of all heads are recorded in the run's folder "
+        "`inspection`, the first and last step among them, at most: where looking at attention would take more than "
+        "2 % of the run's time, it is done less often. 0: never.",
+    )
+    every: int | None = Field(
+        None,
+        ge=1,
+        description="Measure the scores of all heads every so many steps as well. null: with the maps alone.",
     )
     probe_text: str | None = Field(
-        None, min_length=1, description="Sentence whose attention is drawn. null: the start of the validation text."
+        None,
+        min_length=1,
+        description="Sentence whose attention is drawn and recorded, the same for the whole run. "
+        "null: the start of the validation text.",
     )
-    probe_tokens: int = Field(32, ge=1, le=256, description="Tokens of the sentence that are drawn, at most.")
+    probe_tokens: int = Field(32, ge=1, le=1024, description="Tokens of the sentence that are used, at most.")

@@ -2,10 +2,9 @@
 
 import io
 import os
-import struct
 import time
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,19 +12,30 @@ from typing import Self
 import numpy as np
 from PIL import Image
 from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, types_pb2
-from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
+from tensorboard.plugins.custom_scalar import layout_pb2
+from tensorboard.plugins.custom_scalar import metadata as layout_metadata
 from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
 from tensorboard.plugins.hparams import metadata as hparams_metadata
 from tensorboard.plugins.text import metadata as text_metadata
-from tensorboard.summary.writer.record_writer import RecordWriter
 
-EVENT_FILE_PREFIX = "events.out.tfevents."
+from transformer.inspection.event_files import EVENT_FILE_PREFIX, RECORD_BYTES, read_events, record_of
+from transformer.inspection.event_room import (
+    MAX_BYTES,
+    PICTURE_BYTES,
+    SCALAR_BYTES,
+    TEXT_BYTES,
+    PictureRoom,
+    Room,
+)
+from transformer.inspection.tensorboard_tags import description
+
 FILE_VERSION = "brain.Event:2"
-RGB_CHANNELS = 3
+RGB_CHANNELS, RGB_WEIGHTS = 3, np.array([1 << 16, 1 << 8, 1])
+PALETTE = 256
+"""Colours that a PNG with a palette has, at most."""
 
-# A record is the length of its data, that length's checksum, the data, the data's checksum.
-RECORD_HEADER = struct.Struct("<QI")
-RECORD_FOOTER = struct.Struct("<I")
+PNG_LEVEL = 3
+"""Of zlib: a quarter less time than its default, for a quarter more bytes."""
 
 # Line ends and tabs as well: Markdown rewrites white space and reads the start of a line.
 MARKUP = {ord(character): f"&#{ord(character)};" for character in "&<>\t\n\r"}
@@ -34,21 +44,41 @@ HyperparameterValue = bool | int | float | str | None
 
 
 class TensorBoardWriter:
-    """One event file in a run's folder; each call hands its event to the system, so a kill loses none."""
+    """One event file in a run's folder; each call hands its event to the system, so a kill loses none.
 
-    def __init__(self, folder: Path) -> None:
+    All files of the run together stay below MAX_BYTES. As they fill up, ever fewer pictures, texts and scalars
+    are written; `say` is told so, once.
+    """
+
+    def __init__(self, folder: Path, *, say: Callable[[str], None] | None = None) -> None:
         """Start a new event file in `folder`, which is made where missing."""
         folder.mkdir(parents=True, exist_ok=True)
+        self._say = say
+        self._pictures, self._texts, self._scalars = PictureRoom(PICTURE_BYTES), Room(TEXT_BYTES), Room(SCALAR_BYTES)
+        self._bytes = 0
+        self._described: set[str] = set()
+        self._left_out: dict[object, event_pb2.Event] = {}
+        for size, event in read_events(folder):
+            self._count(size, event)
         # Loaders read a folder's files in the order of their names, so the time comes first.
         seconds, nanoseconds = divmod(time.time_ns(), 10**9)
         name = f"{EVENT_FILE_PREFIX}{seconds:010d}.{nanoseconds:09d}.{os.getpid()}"
         self._file = (folder / name).open("xb")
-        self._records = RecordWriter(self._file)
-        self._write(event_pb2.Event(file_version=FILE_VERSION))
+        self._write(event_pb2.Event(wall_time=time.time(), file_version=FILE_VERSION))
 
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write one number per tag, as 32-bit floats; NaN and infinity are shown as such."""
-        self._summary(step, [summary_pb2.Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
+    def scalars(self, step: int, values: Mapping[str, float], *, important: bool = False) -> None:
+        """Write one number per tag, as 32-bit floats; NaN and infinity are shown as such.
+
+        What is important is the last to be left out when the files fill up.
+        """
+        event = _event(
+            step,
+            [
+                summary_pb2.Summary.Value(tag=tag, simple_value=value, metadata=self._metadata(tag))
+                for tag, value in values.items()
+            ],
+        )
+        self._offer(event, self._scalars, tuple(values), important=important)
 
     def text(self, tag: str, step: int, text: str) -> None:
         """Write text that is shown character for character, never as Markdown or HTML.
@@ -56,18 +86,30 @@ class TensorBoardWriter:
         Control characters and lone surrogates, which a page cannot show, become Python's escapes (`\\x00`).
         """
         tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=[_literal_html(text).encode("utf-8")])
-        metadata = text_metadata.create_summary_metadata(display_name="", description="")
-        self._summary(step, [summary_pb2.Summary.Value(tag=tag, metadata=metadata, tensor=tensor)])
+        metadata = text_metadata.create_summary_metadata(display_name="", description=description(tag))
+        event = _event(step, [summary_pb2.Summary.Value(tag=tag, metadata=metadata, tensor=tensor)])
+        self._offer(event, self._texts, tag)
+
+    def pictures(self, step: int, pixels: Mapping[str, np.ndarray]) -> None:
+        """Write one picture per tag, as PNG: (height, width, 3) uint8 each; every 2nd, 4th … where room is scarce."""
+        events = [_event(step, [self._picture(tag, picture)]) for tag, picture in pixels.items()]
+        self._pictures.open(step)
+        stride = self._pictures.stride([_size(event) for event in events])
+        for event in events[::stride] if stride <= len(events) else []:
+            self._write(event)
+        if stride > 1:
+            self._tell(step, "pictures")
 
     def image(self, tag: str, step: int, pixels: np.ndarray) -> None:
-        """Write a picture as PNG: (height, width, 3) uint8."""
-        height, width, _ = pixels.shape
-        png = io.BytesIO()
-        Image.fromarray(pixels).save(png, "PNG")
-        image = summary_pb2.Summary.Image(
-            height=height, width=width, colorspace=RGB_CHANNELS, encoded_image_string=png.getvalue()
-        )
-        self._summary(step, [summary_pb2.Summary.Value(tag=tag, image=image)])
+        """Write a picture: (height, width, 3) uint8."""
+        self.pictures(step, {tag: pixels})
+
+    def layout(self, layout: layout_pb2.Layout) -> None:
+        """Group this run's scalars into the charts of the tab Custom Scalars."""
+        tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=[layout.SerializeToString()])
+        metadata = layout_metadata.create_summary_metadata()
+        tag = layout_metadata.CONFIG_SUMMARY_TAG
+        self._write(_event(0, [summary_pb2.Summary.Value(tag=tag, metadata=metadata, tensor=tensor)]))
 
     def hyperparameters(self, values: Mapping[str, HyperparameterValue], metrics: Sequence[str]) -> None:
         """Show settings, and the tags of scalars that judge them, in the HParams tab under this run's name.
@@ -89,15 +131,18 @@ class TensorBoardWriter:
             hparams_metadata.EXPERIMENT_TAG: plugin_data_pb2.HParamsPluginData(experiment=experiment),
             hparams_metadata.SESSION_START_INFO_TAG: plugin_data_pb2.HParamsPluginData(session_start_info=start),
         }
-        self._summary(0, [_metadata_value(tag, message) for tag, message in messages.items()])
+        self._write(_event(0, [_metadata_value(tag, message) for tag, message in messages.items()]))
 
     def flush(self) -> None:
         """Put all events on the disk, where they outlive a power cut."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Flush and end the file; to close twice is harmless."""
+        """Write what was left out last, so that charts reach the end; flush. To close twice is harmless."""
         if not self._file.closed:
+            for event in self._left_out.values():
+                if self._bytes + _size(event) <= MAX_BYTES:
+                    self._write(event)
             self.flush()
             self._file.close()
 
@@ -109,70 +154,76 @@ class TensorBoardWriter:
     ) -> None:
         self.close()
 
-    def _summary(self, step: int, values: Sequence[summary_pb2.Summary.Value]) -> None:
-        self._write(event_pb2.Event(step=step, summary=summary_pb2.Summary(value=values)))
+    def _offer(self, event: event_pb2.Event, room: Room, kind: object, *, important: bool = False) -> None:
+        """Write an event if the room for its kind admits it."""
+        size = _size(event)
+        if self._bytes + size <= MAX_BYTES and room.admits(kind, size, important=important):
+            self._left_out.pop(kind, None)
+            self._write(event)
+        else:
+            self._left_out[kind] = event
+            self._tell(event.step, "samples" if room is self._texts else "points of the charts")
+
+    def _tell(self, step: int, what: str) -> None:
+        if self._say is not None:
+            self._say(
+                f"TensorBoard's files of this run stay below {MAX_BYTES // 10**6} MB: from step {step} on they leave "
+                f"out some {what}; the run's other files keep everything"
+            )
+            self._say = None
+
+    def _picture(self, tag: str, pixels: np.ndarray) -> summary_pb2.Summary.Value:
+        height, width, _ = pixels.shape
+        image = summary_pb2.Summary.Image(
+            height=height, width=width, colorspace=RGB_CHANNELS, encoded_image_string=_png(pixels)
+        )
+        return summary_pb2.Summary.Value(tag=tag, image=image, metadata=self._metadata(tag))
+
+    def _metadata(self, tag: str) -> summary_pb2.SummaryMetadata | None:
+        """The description of a tag; TensorBoard keeps the first."""
+        if tag in self._described:
+            return None
+        return summary_pb2.SummaryMetadata(summary_description=description(tag))
 
     def _write(self, event: event_pb2.Event) -> None:
-        event.wall_time = time.time()
-        self._records.write(event.SerializeToString())
+        content = event.SerializeToString()
+        self._file.write(record_of(content))
         self._file.flush()
+        self._count(len(content) + RECORD_BYTES, event)
+
+    def _count(self, size: int, event: event_pb2.Event) -> None:
+        self._bytes += size
+        values = event.summary.value
+        self._described.update(value.tag for value in values)
+        if any(value.HasField("image") for value in values):
+            self._pictures.open(event.step)
+            self._pictures.take(size)
+        elif any(value.metadata.plugin_data.plugin_name == text_metadata.PLUGIN_NAME for value in values):
+            self._texts.used += size
+        else:
+            self._scalars.used += size
 
 
-def image_steps(max_steps: int, count: int) -> tuple[int, ...]:
-    """At most `count` steps of 0 … max_steps, both ends among them, evenly spaced in log time.
-
-    A count of 1 gives the last step alone. Where the even steps would be the same whole number, the next free
-    one is taken, so there are fewer than `count` only where the run has fewer.
-    """
-    count = min(count, max_steps + 1)
-    if count <= 1:
-        return (max_steps,) * count
-    return tuple(max(i, round((max_steps + 1) ** (i / (count - 1))) - 1) for i in range(count))
-
-
-def picture_steps(folder: Path) -> set[int]:
-    """The steps of which a run's event files hold pictures."""
-    files = folder.glob(f"{EVENT_FILE_PREFIX}*")
-    events = (event_pb2.Event.FromString(event) for path in files for _, event in _events(path.read_bytes()))
-    return {event.step for event in events if any(value.HasField("image") for value in event.summary.value)}
+def _png(pixels: np.ndarray) -> bytes:
+    """A picture (height, width, 3) as PNG; where it has few colours with a palette, which is much smaller."""
+    image, file = Image.fromarray(pixels), io.BytesIO()
+    found = image.getcolors(PALETTE)
+    if found is not None:
+        colours = np.array(sorted(colour for _, colour in found))
+        indices = np.searchsorted(colours @ RGB_WEIGHTS, pixels @ RGB_WEIGHTS)
+        image = Image.fromarray(indices.astype(np.uint8))
+        image.putpalette(colours.astype(np.uint8).tobytes())
+    image.save(file, "PNG", compress_level=PNG_LEVEL)
+    return file.getvalue()
 
 
-def discard_after(folder: Path, step: int) -> None:
-    """Drop every event of a later step from a run's event files, and a last record that a kill cut short.
-
-    A run that resumes from a checkpoint of `step` calls it first. A file that changes is written anew and renamed.
-    """
-    for path in sorted(folder.glob(f"{EVENT_FILE_PREFIX}*")):
-        content = path.read_bytes()
-        kept = b"".join(record for record, event in _events(content) if event_pb2.Event.FromString(event).step <= step)
-        if kept != content:
-            _replace(path, kept)
+def _event(step: int, values: Sequence[summary_pb2.Summary.Value]) -> event_pb2.Event:
+    return event_pb2.Event(step=step, wall_time=time.time(), summary=summary_pb2.Summary(value=values))
 
 
-def _events(content: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Every whole record of an event file and the event in it, up to the first damage, where loaders stop too."""
-    start = 0
-    while len(content) - start >= RECORD_HEADER.size:
-        length, header_checksum = RECORD_HEADER.unpack_from(content, start)
-        data = start + RECORD_HEADER.size
-        end = data + length + RECORD_FOOTER.size
-        if header_checksum != masked_crc32c(content[start : start + 8]) or end > len(content):
-            return
-        event = content[data : data + length]
-        if RECORD_FOOTER.unpack_from(content, data + length) != (masked_crc32c(event),):
-            return
-        yield content[start:end], event
-        start = end
-
-
-def _replace(path: Path, content: bytes) -> None:
-    # Loaders open whatever has "tfevents" in its name; the temporary file must not.
-    temporary = path.with_name("events.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+def _size(event: event_pb2.Event) -> int:
+    """Bytes of an event in its file."""
+    return int(event.ByteSize()) + RECORD_BYTES
 
 
 def _literal_html(text: str) -> str:

@@ -43,13 +43,19 @@ class Placement:
         return torch.ones(n_queries, n_keys, dtype=torch.bool, device=device).tril()
 
 
-def attention_weights(queries: Tensor, keys: Tensor, placement: Placement) -> Tensor:
-    """softmax(Q Kᵀ / √d_k): (B, H, T, K), (B, H, S, K) -> (B, H, T, S).
+def attention_logits(queries: Tensor, keys: Tensor) -> Tensor:
+    """Q Kᵀ / √d_k: (B, H, T, K), (B, H, S, K) -> (B, H, T, S).
+
+    Queries are scaled before the product, so that half precision stays finite.
+    """
+    return (queries / math.sqrt(queries.shape[-1])) @ keys.mT
+
+
+def softmax(logits: Tensor, placement: Placement) -> Tensor:
+    """The weights that logits give to the keys a query sees, in fp32: (B, H, T, S) -> (B, H, T, S).
 
     Rows sum to 1 and what the mask hides is exactly 0; a query that may see nothing gets zeros.
-    Queries are scaled before the product, and the softmax is in fp32, so that half precision stays finite.
     """
-    logits = (queries / math.sqrt(queries.shape[-1])) @ keys.mT
     if placement.bias is not None:
         logits = logits + placement.bias
     mask = placement.visible(logits.shape[-2], logits.shape[-1], logits.device)
@@ -57,6 +63,11 @@ def attention_weights(queries: Tensor, keys: Tensor, placement: Placement) -> Te
         return logits.softmax(dim=-1, dtype=torch.float32)
     weights = logits.masked_fill(~mask, -math.inf).softmax(dim=-1, dtype=torch.float32)
     return weights.masked_fill(~mask, 0.0)
+
+
+def attention_weights(queries: Tensor, keys: Tensor, placement: Placement) -> Tensor:
+    """softmax(Q Kᵀ / √d_k): (B, H, T, K), (B, H, S, K) -> (B, H, T, S)."""
+    return softmax(attention_logits(queries, keys), placement)
 
 
 def explicit_attention(
@@ -110,20 +121,21 @@ class MultiHeadAttention(nn.Module):
 
         A cache adds its keys and values before those of x, and keeps all of them.
         """
-        queries, keys, values = self._heads(x, memory, placement, cache)
+        queries, keys, values = self.heads(x, memory, placement=placement, cache=cache)
         dropout = self.dropout if self.training else 0.0
         fused = uses_fused_kernel(self.kind, dropout, x.device)
         attend = fused_attention if fused else explicit_attention
-        attended = attend(queries, keys, values, placement, dropout=dropout)
-        return self.output(attended.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.join(attend(queries, keys, values, placement, dropout=dropout))
 
-    def weights(self, x: Tensor, memory: Tensor | None = None, *, placement: Placement) -> Tensor:
+    def weights(
+        self, x: Tensor, memory: Tensor | None = None, *, placement: Placement, cache: LayerCache | None = None
+    ) -> Tensor:
         """The weights that `forward` uses, before dropout: (B, T, D), (B, S, D) -> (B, H, T, S) in fp32."""
-        queries, keys, _ = self._heads(x, memory, placement, None)
+        queries, keys, _ = self.heads(x, memory, placement=placement, cache=cache)
         return attention_weights(queries, keys, placement)
 
-    def _heads(
-        self, x: Tensor, memory: Tensor | None, placement: Placement, cache: LayerCache | None
+    def heads(
+        self, x: Tensor, memory: Tensor | None = None, *, placement: Placement, cache: LayerCache | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Project and split into heads: queries (B, H, T, K), keys and values (B, H, S, K)."""
         memory = x if memory is None else memory
@@ -140,6 +152,10 @@ class MultiHeadAttention(nn.Module):
         if self.group_size > 1:  # each key and value head serves a group of query heads
             keys, values = (kv.repeat_interleave(self.group_size, dim=1) for kv in (keys, values))
         return queries, keys, values
+
+    def join(self, heads: Tensor) -> Tensor:
+        """Concat(head_1, ..., head_h) W^O: (B, H, T, K) -> (B, T, D)."""
+        return self.output(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def _split(self, x: Tensor) -> Tensor:
         """(B, T, H·K) -> (B, H, T, K)."""

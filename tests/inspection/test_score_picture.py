@@ -1,0 +1,78 @@
+"""The pictures of scores: a table of heads, on a scale that does not move."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from transformer.inspection.heatmap import MASKED, PAPER, colour_map
+from transformer.inspection.score_picture import CAPTIONS, SCALES, SHADES, Table, draw_score
+
+
+def cells(name: str, values: list[list[float]], **options) -> np.ndarray:
+    """The colour of every cell, near its top left corner: (L, H, 3)."""
+    array = np.array(values, float)
+    picture = draw_score(name, array, step=7, **({"baseline": None} | options))
+    table = Table(*array.shape)
+    width, height = table.cell
+    top = int(np.argmax(_filled(picture, table)))
+    return np.array(
+        [
+            [picture[top + layer * height + 2, table.left + head * width + 2] for head in range(table.heads)]
+            for layer in range(table.layers)
+        ]
+    )
+
+
+def _filled(picture: np.ndarray, table: Table) -> np.ndarray:
+    """Rows from which the first column is filled over half a cell."""
+    column = (picture[:, table.left + 2] != PAPER).any(-1)
+    run = table.cell[1] // 2
+    return np.array([column[row : row + run].all() for row in range(len(column))])
+
+
+def test_a_colour_stands_for_the_same_number_in_every_picture():
+    low, high = cells("induction", [[0.1, 0.2]]), cells("induction", [[0.9, 0.2]])
+    assert (low[0, 1] == high[0, 1]).all()
+    assert (low[0, 0] != high[0, 0]).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "position"),
+    [
+        ("entropy", 0.5, 0.5),
+        ("induction", 1.0, 1.0),
+        ("copying", 0.0, 0.5),
+        ("copying", -1.0, 0.0),
+        ("max_logit", 9.0, np.log(10) / np.log(101)),
+        ("max_logit", 1e9, 1.0),
+        ("knockout", -3.0, 0.0),
+        ("knockout", 0.1, np.log(11) / np.log(101)),
+    ],
+)
+def test_a_number_stands_where_its_scale_says(name, value, position):
+    shade = round(position * (SHADES - 1)) / (SHADES - 1)
+    assert (cells(name, [[value, value]])[0, 0] == colour_map()[round(shade * 255)]).all()
+
+
+def test_what_could_not_be_measured_has_no_colour():
+    assert (cells("induction", [[0.5, np.nan], [np.inf, 0.0]])[[0, 1], [1, 0]] == MASKED).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (7, 5), (3, 29), (31, 2)])
+def test_every_picture_has_few_colours_and_a_size_of_its_shape_alone(shape):
+    rng = np.random.default_rng(5)
+    pictures = [draw_score("copying", rng.normal(size=shape), step=step, baseline=0.25) for step in (0, 10**6)]
+    assert pictures[0].shape == pictures[1].shape
+    assert pictures[0].dtype == np.uint8
+    assert len(Image.fromarray(pictures[0]).getcolors(256)) > 3
+
+
+def test_the_score_of_a_uniform_head_is_named():
+    with_baseline = draw_score("induction", np.full((2, 3), 0.5), step=1, baseline=0.25)
+    another = draw_score("induction", np.full((2, 3), 0.5), step=1, baseline=0.75)
+    assert with_baseline.shape == another.shape
+    assert (with_baseline != another).any()
+
+
+def test_every_score_has_a_caption():
+    assert set(CAPTIONS) == set(SCALES)
