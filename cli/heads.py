@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.config_file import load_config
 from cli.run_arguments import open_model
 from cli.run_heads import measure_run, probe_of_run
 from cli.terminal import dim, say
@@ -47,7 +46,7 @@ class Head:
 def heads(run: str | None, *, checkpoint: str, device: str, as_json: bool, runs: Path) -> None:
     """Measure the heads of a run and write them to stdout: a table, or a JSON list."""
     opened = open_model(run, checkpoint, device, runs)
-    stored = probe_of_run(opened, load_config(opened.folder.config_file))
+    stored = probe_of_run(opened)
     report = measure_run(opened, stored)
     measured = list_heads(report, stored.baseline)
     if as_json:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from cli.config_file import load_config
 from cli.probe import named_ids
 from cli.run_arguments import parse_checkpoint, parse_device
 from cli.run_heads import measure_run, probe_of_run
@@ -23,7 +22,7 @@ from transformer.inspection.capture import attention_maps
 from transformer.inspection.predictions import predictions
 from transformer.inspection.record import Record, Report
 from transformer.inspection.viewer import MAX_SIDE, encode_frame, html_page
-from transformer.run_folder import Run, RunFolder, open_run
+from transformer.run_folder import Run, RunFolder, Which, open_run
 
 ALTERNATIVES = 5
 """Likeliest tokens that are shown beside each token of a text."""
@@ -61,16 +60,20 @@ class Sentence:
     prompt_length: int | None = None
 
 
+@dataclass(frozen=True)
+class Other:
+    """What is compared with: a run, and which of its checkpoints was asked for."""
+
+    folder: RunFolder
+    checkpoint: Which | None
+
+
 def inspect(run: str | None, options: InspectOptions, *, device: str, runs: Path) -> None:
     """Write the page and, to stdout, its path. Raises UserError where a wish cannot be met."""
     _refuse_what_has_no_effect(options)
     folder = find_run(run, runs)
     other = None if options.against is None else _other_run(options.against, folder, runs)
-    if options.film:
-        views = [_film(of, options.frames) for of in (folder, None if other is None else other[0]) if of is not None]
-    else:
-        views = _stills(folder, other, options, parse_device(device))
-    _check_tokens(views)
+    views = _films(folder, other, options) if options.film else _stills(folder, other, options, parse_device(device))
     page = html_page(views, budget_mb=options.budget_mb)
     out = folder.viewer_file if options.out is None else options.out
     write_text(out, page)
@@ -106,15 +109,34 @@ def _refuse_what_has_no_effect(options: InspectOptions) -> None:
                 raise UserError(f"{name}: has no effect {when}; leave it out")
 
 
-def _other_run(text: str, folder: RunFolder, runs: Path) -> tuple[RunFolder, str | None]:
+def _other_run(text: str, folder: RunFolder, runs: Path) -> Other:
     """What `--against` names: a run, a run and its checkpoint, or with @ alone a checkpoint of the same run."""
     name, at, checkpoint = text.rpartition("@")
     if not at:
-        return find_run(text, runs), None
-    return find_run(name, runs) if name else folder, checkpoint
+        return Other(find_run(text, runs), None)
+    wanted = parse_checkpoint(checkpoint, given=f"--against {text}")
+    return Other(find_run(name, runs) if name else folder, wanted)
 
 
 # Films
+
+
+def _films(folder: RunFolder, other: Other | None, options: InspectOptions) -> list[Json]:
+    """One view, or with `other` two, of the same sentence."""
+    views = [_film(folder, options.frames)]
+    if other is not None:
+        if other.checkpoint is not None:
+            raise UserError(
+                f"--against {options.against}: @{other.checkpoint} has no effect with --film, which shows what was "
+                "recorded while the run trained; leave it out"
+            )
+        views.append(_film(other.folder, options.frames))
+        if views[1]["tokens"] != views[0]["tokens"]:
+            raise UserError(
+                f"--against {options.against}: the two runs recorded different sentences; train both with the same "
+                "inspection.probe_text, or leave --film out and name a --text"
+            )
+    return views
 
 
 def _film(folder: RunFolder, n_frames: int | None) -> Json:
@@ -134,15 +156,14 @@ def _film(folder: RunFolder, n_frames: int | None) -> Json:
 # Checkpoints
 
 
-def _stills(
-    folder: RunFolder, other: tuple[RunFolder, str | None] | None, options: InspectOptions, device: str
-) -> list[Json]:
+def _stills(folder: RunFolder, other: Other | None, options: InspectOptions, device: str) -> list[Json]:
     """One view, or with `other` two, of the same tokens."""
-    opened = open_run(folder.path, parse_checkpoint(options.checkpoint or "best"), device=device)
+    checkpoint = "best" if options.checkpoint is None else options.checkpoint
+    opened = open_run(folder.path, parse_checkpoint(checkpoint), device=device)
     sentence = _sentence(opened, options)
     views = [_still(opened, sentence, options.heads)]
     if other is not None:
-        second = open_run(other[0].path, parse_checkpoint(other[1] or "best"), device=device)
+        second = open_run(other.folder.path, "best" if other.checkpoint is None else other.checkpoint, device=device)
         if second.tokenizer.to_str() != opened.tokenizer.to_str():
             raise UserError(
                 f"--against {options.against}: was trained with other tokens than {folder.name}; only runs of the same "
@@ -162,7 +183,7 @@ def _sentence(opened: Run, options: InspectOptions) -> Sentence:
         _check_length(len(ids), opened)
         return Sentence(ids)
     if options.prompt is None:
-        return Sentence(probe_of_run(opened, load_config(opened.folder.config_file)).sentence)
+        return Sentence(probe_of_run(opened).sentence)
     prompt = named_ids("--prompt", options.prompt, opened.tokenizer) or [start_token(opened.tokenizer)]
     room = opened.config.context_length - len(prompt)
     n_tokens = max(1, min(DRAWN_TOKENS, room)) if options.n_tokens is None else options.n_tokens
@@ -191,7 +212,7 @@ def _still(opened: Run, sentence: Sentence, heads: str | None) -> Json:
     """What a page shows of one checkpoint."""
     shape = opened.config
     chosen = None if heads is None else _parse_heads(heads, shape.n_layers, shape.n_heads)
-    stored = probe_of_run(opened, load_config(opened.folder.config_file))
+    stored = probe_of_run(opened)
     report = measure_run(opened, stored)
     if chosen is None and len(sentence.ids) > MAX_SIDE:
         chosen = strongest_heads(report)
@@ -227,13 +248,13 @@ def _expectations(opened: Run, ids: torch.Tensor) -> list[Json]:
 
 
 def strongest_heads(report: Report) -> list[tuple[int, int]]:
-    """The FULL_HEADS heads that a model misses most when they are knocked out, in their order."""
-    missed = [
+    """The FULL_HEADS heads whose knock-out changes the loss most, in their order."""
+    changes = [
         (-abs(value or 0.0), layer, head)
         for layer, row in enumerate(report.scores["knockout"])
         for head, value in enumerate(row)
     ]
-    return sorted((layer, head) for _, layer, head in sorted(missed)[:FULL_HEADS])
+    return sorted((layer, head) for _, layer, head in sorted(changes)[:FULL_HEADS])
 
 
 def _parse_heads(text: str, n_layers: int, n_heads: int) -> list[tuple[int, int]]:
@@ -248,12 +269,3 @@ def _parse_heads(text: str, n_layers: int, n_heads: int) -> list[tuple[int, int]
             )
         chosen.append((int(match[1]), int(match[2])))
     return list(dict.fromkeys(chosen))
-
-
-def _check_tokens(views: list[Json]) -> None:
-    """Raises UserError where two films show different sentences."""
-    if any(view["tokens"] != views[0]["tokens"] for view in views):
-        raise UserError(
-            "--against: the two runs recorded different sentences; train both with the same inspection.probe_text, or "
-            "leave --film out and name a --text"
-        )

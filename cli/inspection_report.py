@@ -10,10 +10,11 @@ from cli.inspection_schedule import Kind, Schedule, spread_steps
 from cli.terminal import say
 from transformer.inspection.capture import attention_maps
 from transformer.inspection.event_files import picture_steps
-from transformer.inspection.probe import Measurement, measure
+from transformer.inspection.probe import Measurement, Rows, measure_attention, miss_heads
 from transformer.inspection.record import Record, StoredProbe
 from transformer.inspection.tensorboard import TensorBoardWriter
 from transformer.inspection.tensorboard_report import write_maps, write_measurement, write_score_pictures
+from transformer.inspection.tensorboard_tags import layers_note
 from transformer.model.transformer import Transformer
 from transformer.run_folder import RunFolder
 from transformer.training.loop import Finished, Step
@@ -39,7 +40,12 @@ class InspectionReport:
             last_step=config.training.max_steps,
         )
         self.probe = stored.probe(device=model.embedding.weight.device)
+        self._began = 0.0
+        self._missed: Rows | None = None
         self._measured: Measurement | None = None
+        note = layers_note(stored.n_layers)
+        if note is not None:
+            say(note)
         if first_step == 0:
             self._look(0, self.schedule.due(0))
 
@@ -59,20 +65,25 @@ class InspectionReport:
 
     def _look(self, step: int, kinds: Iterable[Kind]) -> None:
         actions: dict[Kind, Callable[[int], None]] = {
+            "knock-outs": self._knock_out,
             "scores": self._measure,
             "score pictures": self._draw_scores,
             "maps": self._keep_maps,
             "pictures": self._draw,
         }
+        self._began = time.perf_counter()
         for kind in kinds:
             started = time.perf_counter()
             actions[kind](step)
             self.schedule.spent(kind, step, time.perf_counter() - started)
 
+    def _knock_out(self, step: int) -> None:
+        self._missed = miss_heads(self.model, self.probe)
+
     def _measure(self, step: int) -> None:
-        started = time.perf_counter()
-        self._measured = measurement = measure(self.model, self.probe)
-        seconds = time.perf_counter() - started
+        self._measured = measurement = measure_attention(self.model, self.probe, missed=self._missed)
+        self._missed = None
+        seconds = time.perf_counter() - self._began  # knock-outs included
         self.record.write_line(measurement.line(step, seconds))
         write_measurement(self.tensorboard, step, measurement, seconds=seconds)
 
@@ -122,6 +133,11 @@ def planned(
     scores = set(maps)
     if settings.every is not None:
         scores |= {step for step in (*range(0, last, settings.every), last) if is_ahead(step)}
-    if not scores:
-        return {"scores": scores, "score pictures": scores, "maps": maps, "pictures": pictures}
-    return {"scores": scores | pictures, "score pictures": pictures, "maps": maps, "pictures": pictures}
+    scores |= pictures if scores else set()
+    return {
+        "knock-outs": scores,
+        "scores": scores,
+        "score pictures": pictures & scores,
+        "maps": maps,
+        "pictures": pictures,
+    }

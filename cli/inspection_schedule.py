@@ -5,10 +5,13 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Literal
 
-Kind = Literal["scores", "score pictures", "maps", "pictures"]
+Kind = Literal["knock-outs", "scores", "score pictures", "maps", "pictures"]
 
-KINDS: tuple[Kind, ...] = ("scores", "score pictures", "maps", "pictures")
-"""In this order at a step: maps never lack the scores that were measured with them."""
+KINDS: tuple[Kind, ...] = ("knock-outs", "scores", "score pictures", "maps", "pictures")
+"""In this order at a step: scores take the knock-outs in, and maps never lack scores that were measured with them."""
+
+WITH_SCORES: tuple[Kind, ...] = ("knock-outs", "score pictures")
+"""What is done only where scores are measured."""
 
 MAX_SHARE = 0.02
 """Of a run's time that looking at attention may take."""
@@ -19,7 +22,7 @@ FREE_SECONDS = 0.5
 NEGLIGIBLE = 0.2
 """A kind that needs less of what is allowed is never made rarer, since that would not help."""
 
-DISPENSABLE: dict[Kind, float] = {"scores": 1, "score pictures": 4, "maps": 1, "pictures": 2}
+DISPENSABLE: dict[Kind, float] = {"knock-outs": 2, "scores": 1, "score pictures": 4, "maps": 1, "pictures": 2}
 """What goes first of two kinds that take as long: charts and films say more than single pictures do."""
 
 REMEMBERED = 101
@@ -76,7 +79,8 @@ class Schedule:
 
     def due_at_end(self, step: int) -> list[Kind]:
         """What is to be done where a run ends: everything that is done at all, unless it was done just now."""
-        return [kind for kind in self.wanted if self._done.get(kind) != step]
+        due = [kind for kind in self.wanted if self._done.get(kind) != step]
+        return due if "scores" in due else [kind for kind in due if kind not in WITH_SCORES]
 
     def thin_out(self, step: int) -> str | None:
         """Where the rest of the plan would take too long, drop every second step but the last; says so in a line."""
@@ -90,7 +94,8 @@ class Schedule:
             first = max(worth, key=lambda kind: self._expected(kind) * DISPENSABLE[kind])
             self.left[first] = deque(every_second(self.left[first]))
             measured = set(self.left["scores"])
-            self.left["score pictures"] = deque(one for one in self.left["score pictures"] if one in measured)
+            for kind in WITH_SCORES:
+                self.left[kind] = deque(one for one in self.left[kind] if one in measured)
         rarer = [
             f"{kind} {len(steps)} more (not {before[kind]})"
             for kind, steps in self.left.items()

@@ -115,16 +115,16 @@ class Reporter:
         return duration((self.config.training.max_steps - event.step) * event.tokens / speed)
 
     def _on_evaluation(self, event: Evaluated) -> None:
-        self._record(event.step, evaluation_values(event.result))
+        self._record(event.step, evaluation_values(event.result), important=True)
         mark = f" · {bold('best so far')}" if event.is_best else ""
         say(f"step {event.step} · validation {describe(event.result)}{mark}")
         if self.config.logging.sample_every is None:
             self._sample(event.step)
 
-    def _record(self, step: int, values: dict[str, float]) -> None:
+    def _record(self, step: int, values: dict[str, float], *, important: bool = False) -> None:
         self.metrics.write(json.dumps({"step": step, **values}) + "\n")
         self.metrics.flush()
-        self.tensorboard.scalars(step, values)
+        self.tensorboard.scalars(step, values, important=important)
 
     def _sample(self, step: int) -> None:
         """Write a text of the model into samples.md and TensorBoard, and its beginning onto the terminal."""

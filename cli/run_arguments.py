@@ -17,15 +17,15 @@ def open_model(run: str | None, checkpoint: str, device: str, runs: Path) -> Run
     return open_run(find_run(run, runs).path, parse_checkpoint(checkpoint), device=str(parse_device(device)))
 
 
-def parse_checkpoint(text: str) -> Which:
-    """`best`, `last` or a step. Raises UserError."""
+def parse_checkpoint(text: str, *, given: str | None = None) -> Which:
+    """`best`, `last` or a step. Raises UserError that repeats what was `given`, --checkpoint if nothing else."""
     if text == "best":
         return "best"
     if text == "last":
         return "last"
     if text.isascii() and text.isdigit() and len(text) <= LONGEST_STEP:
         return int(text)
-    raise UserError(f"--checkpoint {text}: must be best, last or the step of a checkpoint")
+    raise UserError(f"{given or f'--checkpoint {text}'}: must be best, last or the step of a checkpoint")
 
 
 def parse_device(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import time
 
-from cli.config import Config
+from cli.config_file import load_config
 from cli.material import task_of
 from cli.probe import kept_probe, make_probe, probe_rows, probe_windows, store
 from data.storage import open_ids
@@ -11,7 +11,7 @@ from transformer.inspection.record import Record, Report, StoredProbe
 from transformer.run_folder import Run
 
 
-def probe_of_run(opened: Run, config: Config) -> StoredProbe:
+def probe_of_run(opened: Run) -> StoredProbe:
     """The probe that a run was measured on while it trained; of a run that recorded none, the one it would have had.
 
     Raises UserError or DataError where a file of the run is damaged.
@@ -19,6 +19,7 @@ def probe_of_run(opened: Run, config: Config) -> StoredProbe:
     record = Record(opened.folder.inspection_folder)
     if record.probe_file.exists():
         return kept_probe(record, opened.model)
+    config = load_config(opened.folder.config_file)
     if config.data.task is not None:
         text = probe_rows(task_of(config))
     else:

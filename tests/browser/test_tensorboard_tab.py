@@ -105,6 +105,19 @@ def test_a_run_is_watched_while_it_grows(record: Record, tmp_path: Path, page: P
         assert {url for url in requests if not url.startswith((address, "data:", "blob:"))} == set()
 
 
+def test_a_damaged_record_is_said_in_words_and_no_key_breaks_the_page(
+    record: Record, tmp_path: Path, page: Page
+) -> None:
+    record.map_file(0).write_bytes(b"no maps")
+    with tensorboard(tmp_path / "runs") as address:
+        page.goto(address)
+        page.get_by_role("tab", name="Attention").click()
+        frame = page.frame_locator("iframe").first
+        expect(frame.get_by_role("alert")).to_contain_text(re.compile(r"step_00000000\.bin: holds no attention maps"))
+        for key in ("]", "c", "p", "ArrowRight"):
+            frame.locator("body").press(key)
+
+
 def test_the_tab_appears_without_a_restart_once_there_is_a_record(record: Record, tmp_path: Path, page: Page) -> None:
     hidden = tmp_path / "elsewhere"
     (tmp_path / "runs" / "growing").rename(hidden)

@@ -198,6 +198,15 @@ def test_the_random_numbers_of_training_are_left_alone(work, monkeypatch):
     assert states == dict.fromkeys(range(11), True)
 
 
+def test_layers_that_tensorboard_does_not_show_are_said_once(work, monkeypatch):
+    monkeypatch.setattr("transformer.inspection.tensorboard_tags.SHOWN_LAYERS", 2)
+    said = work.train(model__n_layers=3).err
+    assert said.count("TensorBoard's charts and pictures show 2 of the 3 layers") == 1
+    tags = work.board_steps().keys()
+    assert [layer for layer in range(3) if f"attention/layer_{layer}" in tags] == [0, 2]
+    assert "of the 2 layers" not in work.train("--name", "two", model__n_layers=2).err
+
+
 def test_a_run_says_in_one_line_that_it_looks_less_often(work, monkeypatch):
     monkeypatch.setattr("cli.inspection_schedule.FREE_SECONDS", 0.0)
     said = work.train(inspection__every=1, **LONG_RUN).err
@@ -209,9 +218,10 @@ def test_a_run_says_in_one_line_that_it_looks_less_often(work, monkeypatch):
 
 def test_a_plan_reaches_from_the_first_to_the_last_step(work):
     config = load_config(work.folder / "tiny.yaml", ["inspection.maps=3", "inspection.every=4"])
-    whole = {"scores": {0, 4, 5, 8, 10}, "score pictures": {0, 10}, "maps": {0, 5, 10}, "pictures": {0, 10}}
+    at = {0, 4, 5, 8, 10}
+    whole = {"knock-outs": at, "scores": at, "score pictures": {0, 10}, "maps": {0, 5, 10}, "pictures": {0, 10}}
     assert planned(config, [], [], first_step=0) == whole
-    rest = {"scores": {8, 10}, "score pictures": {10}, "maps": {10}, "pictures": {10}}
+    rest = {"knock-outs": {8, 10}, "scores": {8, 10}, "score pictures": {10}, "maps": {10}, "pictures": {10}}
     assert planned(config, [0, 5], [0], first_step=5) == rest
 
 

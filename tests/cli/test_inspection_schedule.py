@@ -87,10 +87,10 @@ def test_what_is_too_dear_is_tried_twice_and_done_once_more_at_the_end():
     assert len(said) == 1
 
 
-def test_scores_are_drawn_only_where_they_are_measured():
-    costs: dict[Kind, float] = {"scores": 0.4, "score pictures": 0.001, "maps": 0.0, "pictures": 0.0}
+def test_scores_are_drawn_and_heads_knocked_out_only_where_scores_are_measured():
+    costs: dict[Kind, float] = {"knock-outs": 0.0, "scores": 0.4, "score pictures": 0.001, "maps": 0.0, "pictures": 0.0}
     done, _ = pretend(at_every_step(*KINDS), step_seconds=1.0, costs=costs)
-    assert done["score pictures"] == done["scores"]
+    assert done["score pictures"] == done["knock-outs"] == done["scores"]
     assert len(done["pictures"]) == 1001
 
 

@@ -130,6 +130,13 @@ def test_the_first_logged_rate_is_not_zero_and_the_first_step_changes_the_weight
     assert work.weights("none") != work.weights("one")
 
 
+def test_validation_losses_are_the_last_points_that_tensorboard_leaves_out(work, monkeypatch):
+    monkeypatch.setattr("transformer.inspection.tensorboard.SCALAR_BYTES", 8_000)
+    work.train(training__max_steps=40, training__eval_every=1, logging__log_every=1, logging__sample_tokens=0)
+    steps = work.board_steps()
+    assert len(steps["loss/train"]) < len(steps["loss/validation"])
+
+
 @pytest.mark.parametrize("max_steps", [0, 1, 2])
 def test_a_run_makes_exactly_max_steps_updates_and_ends_with_an_evaluation(work, max_steps):
     assert work.train(training__max_steps=max_steps).code == 0

@@ -199,8 +199,8 @@ def test_a_damaged_record_is_told_in_words_that_the_page_can_show(tmp_path):
         for path, parameters in (("maps", {"run": "broken", "step": 5}), ("view", {"run": "lost"})):
             answer = board.tab(path, **parameters)
             assert answer.status == 500
-            assert answer.headers["Content-Type"].startswith("application/json")
-            assert str(tmp_path) in json.loads(answer.body)["error"]
+            assert answer.headers["Content-Type"].startswith("text/plain")
+            assert str(tmp_path) in answer.body.decode()
 
 
 def test_the_tab_wakes_when_the_first_record_is_written(tmp_path):

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import json
 import re
 
@@ -10,16 +11,7 @@ import pytest
 
 from transformer.errors import UserError
 from transformer.inspection.map_file import decode_maps
-from transformer.inspection.viewer import (
-    EXPORT,
-    IMPORT,
-    MAX_SIDE,
-    PAGE,
-    check_size,
-    encode_frame,
-    html_page,
-    page_script,
-)
+from transformer.inspection.viewer import EXPORT, IMPORT, MAX_SIDE, PAGE, encode_frame, html_page, page_script
 
 HOSTILE_TOKENS = [
     "", " ", "\n", "\0", "\u2028", "\u2029", "\ud800", "</script>", "</SCRIPT >", "<!--", "<script>", "]]>", "&lt;",
@@ -62,9 +54,9 @@ def maps_in(encoded: str) -> tuple[object, np.ndarray]:
 def test_hostile_tokens_are_in_the_page_unchanged_and_end_no_element() -> None:
     view = view_of(HOSTILE_TOKENS, name="</title><script>")
     page = html_page([view])
-    assert data_in(page) == {"format": 1, "views": [view]}
+    assert data_in(page) == {"views": [view]}
     assert page.count("<script") == page.count("</script") == 2
-    assert "<script>" not in element(page, "<title>", "</title>")
+    assert html.unescape(element(page, "<title>", "</title>")) == "</title><script> · attention"
 
 
 def test_the_page_names_no_address_not_even_one_in_a_token() -> None:
@@ -93,14 +85,6 @@ def test_a_page_over_its_budget_is_refused_with_an_estimate_and_three_remedies()
         html_page([view], budget_mb=size / 1e6 - 0.001)
     assert [word for word in ("tokens", "--heads", "--budget") if word not in str(error.value)] == []
     html_page([view], budget_mb=size / 1e6 + 0.001)
-
-
-def test_a_film_is_refused_by_its_first_frame() -> None:
-    frame = encode_frame(0, causal_attention(2, 3, 101))
-    size = len(frame["maps"])
-    check_size(frame, 7, budget_mb=7.2 * size / 1e6)
-    with pytest.raises(UserError):
-        check_size(frame, 7, budget_mb=6.8 * size / 1e6)
 
 
 def test_a_short_sentence_is_kept_weight_by_weight() -> None:

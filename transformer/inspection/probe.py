@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from transformer.files import FORMAT
 from transformer.inspection.capture import capture
 from transformer.inspection.scores import (
     AttentionScore,
@@ -28,7 +29,6 @@ from transformer.inspection.scores import (
 )
 from transformer.model.transformer import Transformer, eval_mode
 
-FORMAT = 1
 REPEAT_ROWS = 32
 SHORTEST_PERIOD = 8
 
@@ -144,20 +144,31 @@ def baseline(probe: Probe) -> dict[str, float]:
     return {name: values[name] for name in NAMES if name in values and math.isfinite(values[name])}
 
 
-def measure(model: Transformer, probe: Probe, *, seed: int = 0) -> Measurement:
+def measure(model: Transformer, probe: Probe) -> Measurement:
     """Every score of every head, its interval over rows, and what is certain. The model is left as it was found.
 
-    `seed` draws the resamples of the intervals. Raises ValueError where a row exceeds the model's context.
+    The probe is on the model's device. Raises ValueError where a row exceeds the model's context.
     """
-    device = model.embedding.weight.device
-    repeats, text = probe.repeats.to(device), probe.text.to(device)
-    rows, repeat_losses, _ = _read(model, repeats, ON_REPEATS)
+    return measure_attention(model, probe, missed=miss_heads(model, probe))
+
+
+def miss_heads(model: Transformer, probe: Probe) -> Rows:
+    """What `knockout` is the mean of: it takes about as long as all other scores together, or several times that."""
+    missed = _numbers(knockout(model, probe.text[: max(MIN_KNOCKOUT_ROWS, KNOCKOUT_TOKENS // probe.text.shape[1])]))
+    return Rows(missed, np.ones(len(missed)))
+
+
+def measure_attention(model: Transformer, probe: Probe, *, missed: Rows | None = None) -> Measurement:
+    """The same, but `knockout` is made of what `miss_heads` gave, or is not measured."""
+    text = probe.text
+    rows, repeat_losses, _ = _read(model, probe.repeats, ON_REPEATS)
     text_rows, text_losses, largest_logit = _read(model, text, ON_TEXT)
-    missed = _numbers(knockout(model, text[: max(MIN_KNOCKOUT_ROWS, KNOCKOUT_TOKENS // text.shape[1])]))
-    rows |= text_rows | {"knockout": Rows(missed, np.ones(len(missed)))}
+    rows |= text_rows | {
+        "knockout": Rows(np.full_like(largest_logit, np.nan)[None], np.ones(1)) if missed is None else missed
+    }
     with np.errstate(invalid="ignore"):  # 0/0 where no query is eligible is NaN, as it should be
         scores = {name: row.sums.sum(axis=0) / row.counts.sum() for name, row in rows.items()}
-        interval = {name: bootstrap(rows[name], seed=seed) for name in NAMES if name in rows}
+        interval = {name: bootstrap(rows[name], seed=0) for name in NAMES if name in rows}
     scores |= {"copying": _numbers(copying(model)), "max_logit": largest_logit}
     return Measurement(
         scores={name: scores[name] for name in NAMES},

@@ -56,7 +56,6 @@ class StoredProbe(BaseModel):
     tokens: list[Token]
     groups: list[tuple[int, int, str]]
     """Tokens start … end - 1 that only together make whole characters, and those."""
-    prompt_length: int | None = None
     repeats: list[list[int]]
     periods: list[int]
     text: list[list[int]]
@@ -182,11 +181,12 @@ class Record:
         """The lines of scores.jsonl, of some steps or of all. Raises UserError where one is damaged or newer."""
         if not self.scores_file.exists():
             return
+        wanted = None if steps is None else {None, *steps}  # a line of no step is damaged, and reading it says so
         with self.scores_file.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if not line.endswith(b"\n"):  # it is being written, or a kill cut it short
                     return
-                if steps is None or _step_of(line) in {None, *steps}:
+                if wanted is None or _step_of(line) in wanted:
                     yield _report(line, f"{self.scores_file}: line {number}")
 
     def read_maps(self, step: int) -> bytes:
@@ -221,7 +221,7 @@ class Record:
             }
             for step in steps
         ]
-        return {"name": name, **shown, "predictions": None, "frames": frames}
+        return {"name": name, **shown, "prompt_length": None, "predictions": None, "frames": frames}
 
 
 def _rounded(value: object) -> object:

@@ -100,10 +100,6 @@ class TensorBoardWriter:
         if stride > 1:
             self._tell(step, "pictures")
 
-    def image(self, tag: str, step: int, pixels: np.ndarray) -> None:
-        """Write a picture: (height, width, 3) uint8."""
-        self.pictures(step, {tag: pixels})
-
     def layout(self, layout: layout_pb2.Layout) -> None:
         """Group this run's scalars into the charts of the tab Custom Scalars."""
         tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=[layout.SerializeToString()])

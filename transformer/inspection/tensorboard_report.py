@@ -1,11 +1,12 @@
 """A measurement of the heads and the attention of a sentence, as TensorBoard's charts and pictures."""
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from transformer.inspection.heatmap import draw_layer
+from transformer.inspection.probe import Measurement
 from transformer.inspection.score_picture import SCALES, draw_score
 from transformer.inspection.tensorboard import TensorBoardWriter
 from transformer.inspection.tensorboard_tags import (
@@ -23,22 +24,19 @@ from transformer.inspection.tensorboard_tags import (
     shown_layers,
 )
 
-if TYPE_CHECKING:
-    from transformer.inspection.probe import Measurement
-
 
 def write_layout(writer: TensorBoardWriter) -> None:
     """Group the charts of a run; once, where it begins."""
     writer.layout(scalar_layout())
 
 
-def write_measurement(writer: TensorBoardWriter, step: int, measurement: "Measurement", *, seconds: float) -> None:
+def write_measurement(writer: TensorBoardWriter, step: int, measurement: Measurement, *, seconds: float) -> None:
     """Write the charts of a measurement that took so many seconds."""
     writer.scalars(step, measurement_scalars(measurement) | {PROBE_SECONDS: seconds})
 
 
 def write_score_pictures(
-    writer: TensorBoardWriter, step: int, measurement: "Measurement", *, baseline: Mapping[str, float]
+    writer: TensorBoardWriter, step: int, measurement: Measurement, *, baseline: Mapping[str, float]
 ) -> None:
     """Write one picture a score, [layer x head]; `baseline` is what a uniform head scores, where there is such."""
     writer.pictures(
@@ -46,7 +44,6 @@ def write_score_pictures(
         {
             SCORE.format(name): draw_score(name, measurement.scores[name], step=step, baseline=baseline.get(name))
             for name in SCALES
-            if name in measurement.scores
         },
     )
 
@@ -62,7 +59,7 @@ def write_maps(writer: TensorBoardWriter, step: int, weights: np.ndarray, *, tok
     )
 
 
-def measurement_scalars(measurement: "Measurement") -> dict[str, float]:
+def measurement_scalars(measurement: Measurement) -> dict[str, float]:
     """The numbers of a measurement by tag. Heads that could not be measured do not count; NaN where none could."""
     scores = measurement.scores
     values = {
@@ -79,10 +76,12 @@ def measurement_scalars(measurement: "Measurement") -> dict[str, float]:
 
 
 def largest(values: np.ndarray) -> float:
-    """The largest number of those that are one, or NaN."""
-    return float(np.max(values[~np.isnan(values)], initial=-np.inf)) if not np.isnan(values).all() else float("nan")
+    """The largest of those that are numbers, or NaN."""
+    known = values[~np.isnan(values)]
+    return float(known.max()) if len(known) else math.nan
 
 
 def mean(values: np.ndarray) -> float:
     """The mean of those that are numbers, or NaN."""
-    return float(np.mean(values[~np.isnan(values)])) if not np.isnan(values).all() else float("nan")
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else math.nan

@@ -7,6 +7,8 @@ started on: only what this file needs to say that there is nothing to show may b
     /runs                       {"runs": [{"name", "steps", "changed"}, …]}, newest first
     /view?run=NAME              what the page shows of a run, its maps left out
     /maps?run=NAME&step=500     the maps of a step, see `transformer.inspection.map_file`
+
+What cannot be answered is said in plain text, which the page shows.
 """
 
 import hashlib
@@ -168,8 +170,8 @@ def _application(respond: Callable[[Request], Response]) -> Application:
             return respond(request)
         except BadRequestError as error:
             return _respond(request, str(error), "text/plain", code=error.status)
-        except (UserError, OSError) as error:  # a damaged record, or one that is being deleted: the page shows why
-            return _json(request, {"error": str(error)}, code=500)
+        except (UserError, OSError) as error:  # a damaged record, or one that is being deleted
+            return _respond(request, str(error), "text/plain", code=500)
 
     return answer
 
@@ -178,8 +180,8 @@ def _serves(file: Path) -> Callable[[Request], Response]:
     return lambda request: _respond(request, file.read_bytes(), MEDIA_TYPES[file.suffix])
 
 
-def _json(request: Request, value: object, *, code: int = 200) -> Response:
-    return _respond(request, json.dumps(value, allow_nan=False), "application/json", code=code)
+def _json(request: Request, value: object) -> Response:
+    return _respond(request, json.dumps(value, allow_nan=False), "application/json")
 
 
 def _respond(request: Request, content: str | bytes, media_type: str, *, code: int = 200) -> Response:

@@ -19,7 +19,6 @@ from transformer.inspection.map_file import Maps, encode_maps
 PAGE = Path(__file__).parent / "page"
 FIRST_MODULE = "file.js"
 
-FORMAT = 1
 BYTES_PER_MB = 1_000_000
 MAX_SIDE = 128
 """Longer sentences are pooled, all heads but the chosen ones."""
@@ -89,21 +88,16 @@ def encode_frame(
     return {"step": step, "maps": _base64(maps), "detail": detail, "report": report}
 
 
-def check_size(frame: Frame, n_frames: int, *, budget_mb: float) -> None:
-    """Raise UserError where a page with `n_frames` frames like this one would be over its budget."""
-    _check_budget(len(_json(frame)) * n_frames, budget_mb)
-
-
 def html_page(views: Sequence[Mapping[str, object]], *, budget_mb: float = 10) -> str:
     """The page of one view, or of two against each other.
 
     A view is what `Record.view` returns. Raises UserError where the page is over its budget.
     """
-    data = _json({"format": FORMAT, "views": list(views)})
+    data = _json({"views": list(views)})
     style, script = (PAGE / "viewer.css").read_text(encoding="utf-8"), page_script()
     page = DOCUMENT.format(
         policy=POLICY.format(script=_sha256(script), style=_sha256(style)),
-        title=_escaped(" and ".join(dict.fromkeys(str(view["name"]) for view in views)) + " · attention"),
+        title=_references(" and ".join(dict.fromkeys(str(view["name"]) for view in views)) + " · attention"),
         style=style,
         data=data,
         script=script,
@@ -137,14 +131,9 @@ def _json(value: object) -> str:
     return re.sub("(?i)(h)(?=ttp)", lambda found: f"\\u{ord(found[1]):04x}", text.replace("<", "\\u003c"))
 
 
-def _escaped(text: str) -> str:
-    """Text as HTML, letter by letter where it is more than letters and digits."""
-    return "".join(_reference(character) for character in re.sub("(?i)(?<=h)(?=ttp)", "\u2060", text))
-
-
-def _reference(character: str) -> str:
-    plain = character.isascii() and (character.isalnum() or character in " -_.")
-    return character if plain else f"&#{ord(character)};"
+def _references(text: str) -> str:
+    """Text as HTML, every character by its number: nothing in it is markup, and no address stands in the page."""
+    return "".join(f"&#{ord(character)};" for character in text)
 
 
 def _base64(content: bytes) -> str:
@@ -160,6 +149,6 @@ def _check_budget(size: int, budget_mb: float) -> None:
         raise UserError(
             f"the page would have about {size / BYTES_PER_MB:.1f} MB, over its budget of {budget_mb:g} MB.\n"
             "  - look at fewer tokens\n"
-            "  - keep fewer heads in full resolution (--heads), or fewer steps of the film\n"
+            "  - keep fewer heads in full resolution (--heads), or fewer steps of the film (--frames)\n"
             f"  - or allow more: --budget {-(-size // BYTES_PER_MB)}"
         )

@@ -3,7 +3,7 @@
 // A source is {names(): names of runs, open(name): Promise<View>, maps(view, index): Promise of a frame's bytes,
 // paired: whether it is two runs to be compared from the start}.
 
-import { setAttribute, setText, fillSelect } from "./dom.js";
+import { setText, fillSelect } from "./dom.js";
 import { colourTables, pageColours } from "./colours.js";
 import { exportPicture, exportTable } from "./export.js";
 import { listenToKeys } from "./keyboard.js";
@@ -13,6 +13,7 @@ import { makeScene, whyIncomparable } from "./scene.js";
 import { makeSentence } from "./sentence.js";
 import { makeShell } from "./shell.js";
 import { readout } from "./readout.js";
+import { stepText } from "./numbers.js";
 import { DIRECTIONS, MODES, SAME_STEP, fitState, nearestFrame, readHash, writeHash } from "./state.js";
 
 const HASH_MILLISECONDS = 150;
@@ -208,8 +209,7 @@ export async function mount(root, source) {
       [view.tokens.length, "token"],
     ];
     const facts = counts.map(([count, noun]) => `${count} ${noun}${count === 1 ? "" : "s"}`);
-    setText(shell.facts, [...facts, `step ${view.frames[index].step.toLocaleString("en")}`].join(" · "));
-    setAttribute(document.documentElement, "lang", "en");
+    setText(shell.facts, [...facts, stepText(view.frames[index].step)].join(" · "));
   }
   function readLook() {
     const theme = document.documentElement.dataset.theme;
@@ -239,7 +239,7 @@ export async function mount(root, source) {
 }
 
 function placeOf(target, shell, grid) {
-  if (shell.help.open) return "dialog";
+  if (shell.help.open || shell.main.hidden) return null;
   if (target.matches("select, input")) return "field";
   if (target.matches("canvas.map")) return "map";
   if (grid?.contains(target)) return "heads";

@@ -12,8 +12,6 @@ export function makeStage(actions) {
   new ResizeObserver(() => actions.resized()).observe(element);
   return {
     element,
-    focused: () => figures.some((figure) => figure.canvas === document.activeElement),
-    place: () => figures[0].place,
     pictures: () =>
       figures.filter((figure) => !figure.element.hidden).map(({ base, caption }) => [caption.textContent, base]),
     update(scene) {

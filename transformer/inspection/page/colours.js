@@ -101,8 +101,12 @@ function table(colours) {
   return {
     css: colours.map((rgb) => `rgb(${rgb.join(" ")})`),
     ink: luminance.map((y) => ((y + 0.05) / 0.05 > 1.05 / (y + 0.05) ? "#000" : "#fff")),
-    packed: Uint32Array.from(colours, ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0),
+    packed: Uint32Array.from(colours, pixelOf),
   };
+}
+
+function pixelOf([red, green, blue]) {
+  return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
 function signedTable(less, more) {
@@ -127,6 +131,25 @@ export function colourTables(theme) {
 export function colourIndex(value, signed) {
   const index = Math.round(STEPS * (signed ? value + 1 : value));
   return Math.min(Math.max(index, 0), signed ? 2 * STEPS : STEPS);
+}
+
+// A plane as an image of one pixel a cell. The future stays clear; what is not a number has the colour of a warning.
+export function pixelsOf(plane, signed, tables, page) {
+  const image = new ImageData(plane.side, plane.side);
+  const pixels = new Uint32Array(image.data.buffer);
+  const { packed } = signed ? tables.differences : tables.weights;
+  const warning = pixelOf(page.warning.match(/\w\w/g).map((part) => parseInt(part, 16)));
+  let notFinite = false;
+  for (let i = 0, k = 0; i < plane.side; i++)
+    for (let j = 0; j <= i; j++, k++) {
+      const value = plane.values[k];
+      if (value === value) pixels[i * plane.side + j] = packed[colourIndex(value, signed)];
+      else {
+        pixels[i * plane.side + j] = warning;
+        notFinite = true;
+      }
+    }
+  return { image, notFinite };
 }
 
 // The colours of words and lines on a canvas, as the style sheet has them.

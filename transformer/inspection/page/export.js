@@ -47,7 +47,7 @@ export function exportPicture(scene, pictures) {
 
 // A line a query: the map's name, the query, its weights on every key. The number before a token keeps spreadsheets
 // from reading it as a formula.
-export function tableOf({ view, planes }) {
+function tableOf({ view, planes }) {
   const lines = [];
   for (const { plane, caption } of planes) {
     const blocks = Array.from({ length: plane.side }, (_, i) => i * plane.pool);

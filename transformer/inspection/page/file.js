@@ -11,7 +11,7 @@ export async function openFile() {
 }
 
 // Two views of one name (a run at two checkpoints) are told apart by number. Two views are shown against each other.
-export function fileSource(views) {
+function fileSource(views) {
   const named = new Map();
   for (const view of views) {
     let name = view.name;

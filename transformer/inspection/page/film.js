@@ -10,7 +10,7 @@ const NOTHING = "";
 
 // actions: {step(index), compare(name | null, step)}.
 export function makeFilm(actions) {
-  const play = make("button", { type: "button", className: "play", onclick: () => toggle() });
+  const play = make("button", { type: "button", className: "play", onclick: toggle });
   const range = make("input", { type: "range", min: 0, step: 1, "aria-label": "Step of training" });
   range.addEventListener("input", () => {
     stop();
@@ -39,14 +39,16 @@ export function makeFilm(actions) {
     setText(play, "Play");
   }
   function toggle() {
-    if (timer !== null || !shown || shown.view.frames.length < 2) return stop();
+    if (timer !== null || shown.view.frames.length < 2) {
+      stop();
+      return;
+    }
     if (shown.index === shown.view.frames.length - 1) actions.step(0);
     setText(play, "Pause");
     timer = setInterval(() => {
       if (shown.index >= shown.view.frames.length - 1) stop();
       else actions.step(shown.index + 1);
     }, FRAME_MILLISECONDS);
-    return undefined;
   }
   return {
     element,
@@ -64,7 +66,7 @@ export function makeFilm(actions) {
       setAttribute(range, "aria-valuetext", stepText(view.frames[index].step));
       setText(now, stepText(view.frames[index].step));
       if (timer === null) setText(play, "Play");
-      drawTicks(ticks, view);
+      if (last > 0) drawTicks(ticks, view);
       const own = last > 0 ? [[JSON.stringify(view.name), "another step of this run"]] : [];
       const runs = others.map((name) => [JSON.stringify(name), name]);
       fillSelect(
@@ -87,14 +89,14 @@ function stepChoices(view, reference) {
 function drawTicks(ticks, view) {
   const last = view.frames.length - 1;
   const count = Math.min(last, MOST_TICKS - 1);
-  const indices = Array.from({ length: count + 1 }, (_, k) => (count ? Math.round((k * last) / count) : 0));
+  const indices = Array.from({ length: count + 1 }, (_, k) => Math.round((k * last) / count));
   const signature = indices.map((index) => view.frames[index].step).join(" ");
   if (ticks.dataset.steps === signature) return;
   ticks.dataset.steps = signature;
   ticks.replaceChildren(
     ...indices.map((index) => {
       const tick = make("span", { textContent: view.frames[index].step.toLocaleString("en") });
-      tick.style.setProperty("--at", last ? index / last : 0);
+      tick.style.setProperty("--at", index / last);
       return tick;
     }),
   );

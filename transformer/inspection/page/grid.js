@@ -2,18 +2,10 @@
 
 import { make, makeMemo, setAttribute } from "./dom.js";
 import { coarsen, planeOf, subtractPlanes } from "./maps.js";
-import { colourIndex } from "./colours.js";
+import { pixelsOf } from "./colours.js";
 
 const SMALL_SIDE = 96;
 const [FEWEST_COLUMNS, MOST_COLUMNS] = [4, 16];
-const SHORT_BADGES = {
-  "previous-token": "previous",
-  induction: "induction",
-  duplicate: "duplicate",
-  sink: "sink",
-  diffuse: "diffuse",
-  dead: "dead",
-};
 
 // actions: {choose(layer, head), preview([layer, head] | null)}.
 export function makeGrid(view, actions) {
@@ -62,14 +54,9 @@ function nameHead({ layer, head, button }, scene) {
   const chosen = layer === scene.layer && (head === scene.head || scene.mode !== "head");
   const badges = scene.report?.badges?.[layer][head] ?? [];
   setAttribute(button, "aria-pressed", String(chosen));
-  setAttribute(
-    button,
-    "aria-label",
-    [`layer ${layer} head ${head}`, ...badges, ...(button.classList.contains("nan") ? ["not a number"] : [])].join(
-      ", ",
-    ),
-  );
-  setAttribute(button, "data-badge", badges.map((badge) => SHORT_BADGES[badge] ?? badge).join(" · ") || " ");
+  const facts = button.classList.contains("nan") ? [...badges, "not a number"] : badges;
+  setAttribute(button, "aria-label", [`layer ${layer} head ${head}`, ...facts].join(", "));
+  setAttribute(button, "data-badge", badges.map((badge) => badge.replace("-token", "")).join(" · ") || " ");
   button.tabIndex = layer === scene.layer && head === scene.head ? 0 : -1;
 }
 
@@ -81,24 +68,4 @@ function drawSmall({ canvas, button }, index, { frame, referenceFrame, tables, p
   const drawn = pixelsOf(plane, referenceFrame !== null, tables, page);
   canvas.getContext("2d").putImageData(drawn.image, 0, 0);
   button.classList.toggle("nan", drawn.notFinite);
-}
-
-// A plane as an image of one pixel a cell. The future stays clear; what is not a number has the colour of a warning.
-export function pixelsOf(plane, signed, tables, page) {
-  const image = new ImageData(plane.side, plane.side);
-  const pixels = new Uint32Array(image.data.buffer);
-  const { packed } = signed ? tables.differences : tables.weights;
-  const [red, green, blue] = page.warning.match(/\w\w/g).map((part) => parseInt(part, 16));
-  const warning = ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
-  let notFinite = false;
-  for (let i = 0, k = 0; i < plane.side; i++)
-    for (let j = 0; j <= i; j++, k++) {
-      const value = plane.values[k];
-      if (value === value) pixels[i * plane.side + j] = packed[colourIndex(value, signed)];
-      else {
-        pixels[i * plane.side + j] = warning;
-        notFinite = true;
-      }
-    }
-  return { image, notFinite };
 }

@@ -3,6 +3,7 @@
 import { openTab } from "./tab.js";
 
 export async function render() {
+  document.documentElement.lang = "en";
   const style = document.createElement("link");
   style.rel = "stylesheet";
   style.href = new URL("viewer.css", import.meta.url);

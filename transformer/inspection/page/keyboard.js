@@ -18,12 +18,13 @@ export const KEYS = [
 const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 // actions: {token(by), tokenEnd(last), head(layers, heads), cell(rows, columns), pickCell(), frame(by), play(),
-// direction(), mode(), compare(), clear(), help()}; where(target): "heads" | "map" | "field" | "button" | "page".
+// direction(), mode(), compare(), clear(), help()}; where(target): "heads" | "map" | "field" | "button" | "page", or
+// null where no key is listened to.
 export function listenToKeys(target, where, actions) {
   target.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     const place = where(event.target);
-    const action = place === "dialog" ? null : actionOf(event, place, actions);
+    const action = place && actionOf(event, place, actions);
     if (!action) return;
     event.preventDefault();
     action();

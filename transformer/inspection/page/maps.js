@@ -13,7 +13,7 @@ export function triangle(side) {
   return (side * (side + 1)) / 2;
 }
 
-// The bytes of a map file -> {pool, count, side, tokens, values}. Throws an Error in words where they are damaged.
+// The bytes of a map file -> {pool, side, tokens, values}. Throws an Error in words where they are damaged.
 export async function decodeMaps(bytes) {
   const header = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (bytes.length < MAPS_HEADER || String.fromCharCode(...bytes.subarray(0, 8)) !== MAPS_MAGIC)
@@ -25,7 +25,7 @@ export async function decodeMaps(bytes) {
   if (body.length !== 2 * size) throw new Error("these maps are cut short");
   const values = new Uint16Array(size);
   for (let k = 0; k < size; k++) values[k] = (body[k] << 8) | body[size + k];
-  return { pool: header.getUint16(10, true), count, side, tokens, values };
+  return { pool: header.getUint16(10, true), side, tokens, values };
 }
 
 async function inflate(bytes) {
@@ -52,7 +52,7 @@ export function planeOf(maps, index) {
 }
 
 // Mean or max over planes, cell by cell; NaN in one is NaN in the result.
-export function combinePlanes(planes, mode) {
+function combinePlanes(planes, mode) {
   const values = planes[0].values.slice();
   for (const plane of planes.slice(1))
     for (let k = 0; k < values.length; k++)

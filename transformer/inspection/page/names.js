@@ -65,16 +65,17 @@ function start(text) {
 // The text with a mark for every character that cannot be seen; the text itself where all can.
 export function markedText(text) {
   if (text === "") return "∅";
+  if (JOINED_EMOJI.test(text) || !(INVISIBLE.test(text) || STARTS_WITH_MARK.test(text))) return text;
   const characters = start(text);
   const cut = characters.join("").length < text.length ? "…" : "";
-  if (JOINED_EMOJI.test(text) || !(INVISIBLE.test(text) || STARTS_WITH_MARK.test(text))) return text;
   return (STARTS_WITH_MARK.test(text) ? "◌" : "") + characters.map(markOf).join("") + cut;
 }
 
 // As markedText, and never longer than `length` characters.
 export function shortText(text, length) {
-  const characters = start(markedText(text));
-  if (characters.length <= length && characters.join("").length === markedText(text).length) return characters.join("");
+  const marked = markedText(text);
+  const characters = start(marked);
+  if (characters.length <= length && characters.join("").length === marked.length) return marked;
   return characters.slice(0, length - 1).join("") + "…";
 }
 

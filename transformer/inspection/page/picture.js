@@ -1,7 +1,7 @@
 // A large map on a canvas: cells, names of tokens beside them, the locked token and the cell under the pointer.
 
 import { coarsen } from "./maps.js";
-import { pixelsOf } from "./grid.js";
+import { pixelsOf } from "./colours.js";
 import { shortText } from "./names.js";
 
 const LABEL_SIZE = 11;

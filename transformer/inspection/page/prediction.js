@@ -23,8 +23,8 @@ export function makePrediction() {
       const prediction = token === null ? null : view.predictions?.[token];
       element.hidden = !prediction;
       if (!prediction) return;
-      const written = view.prompt_length !== null && token >= view.prompt_length ? "generated" : "in the prompt";
-      setText(words, `${quoted(view.tokens[token])}, ${written}: ${percentText(prediction.probability)} likely here`);
+      const written = view.prompt_length !== null && token >= view.prompt_length ? ", generated" : "";
+      setText(words, `${quoted(view.tokens[token])}${written}: ${percentText(prediction.probability)} likely here`);
       bars.forEach(({ element: item, parts: [name, bar, share] }, i) => {
         const alternative = prediction.alternatives[i];
         item.hidden = !alternative;

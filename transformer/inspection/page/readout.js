@@ -1,7 +1,6 @@
 // One line in words: what is looked at, and how much it is.
 
 import { weightAt } from "./maps.js";
-import { strongest } from "./scene.js";
 import { quoted } from "./names.js";
 import { weightText } from "./numbers.js";
 
@@ -22,6 +21,15 @@ function cellWords({ view, plane, now, then, pooled, signed }, { query, key }) {
 function blockName(view, token, pool) {
   const last = Math.min(token - (token % pool) + pool, view.tokens.length) - 1;
   return pool > 1 ? `tokens ${token - (token % pool)}–${last}` : quoted(view.tokens[token]);
+}
+
+// The tokens a token has most to do with: [[token, weight], …], strongest first.
+function strongest(weights, count) {
+  return weights
+    .map((weight, token) => [token, weight])
+    .filter(([, weight]) => weight !== null)
+    .sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]))
+    .slice(0, count);
 }
 
 function tokenWords({ view, token, weights, direction, signed, pooled, plane }) {

@@ -12,7 +12,7 @@ function differenceOf(now, then) {
 }
 
 // What a map shows, in words: "layer 1 · head 3".
-export function headName({ layer, head, mode }) {
+function headName({ layer, head, mode }) {
   return `layer ${layer} · ${mode === "head" ? `head ${head}` : `${mode} over its heads`}`;
 }
 
@@ -73,15 +73,6 @@ function pairOf(locked, other, direction) {
   if (locked === null || other === null || other === locked) return null;
   const [query, key] = direction === "to" ? [locked, other] : [other, locked];
   return key > query ? null : { query, key };
-}
-
-// The other tokens a token has most to do with: [[token, weight], …], strongest first.
-export function strongest(weights, count) {
-  return weights
-    .map((weight, token) => [token, weight])
-    .filter(([, weight]) => weight !== null && !Number.isNaN(weight))
-    .sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]))
-    .slice(0, count);
 }
 
 // Why two runs cannot be laid over each other; null where they can.

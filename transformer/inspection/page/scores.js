@@ -84,22 +84,14 @@ function updateRow(
   { view, index, layer, head, page },
 ) {
   const at = (part, frame) => frame.report?.[part]?.[name]?.[layer]?.[head] ?? null;
-  const frame = view.frames[index];
-  const values = view.frames.map((other) => at("scores", other));
-  const uniform = view.baseline?.[name] ?? null;
-  element.hidden = frame.report.scores[name] === undefined;
-  setText(value, plainText(at("scores", frame)));
+  const values = view.frames.map((frame) => at("scores", frame));
+  const intervals = view.frames.map((frame) => (isInterval(at("interval", frame)) ? at("interval", frame) : null));
+  const uniform = view.baseline[name] ?? null;
+  element.hidden = view.frames[index].report.scores[name] === undefined;
+  setText(value, plainText(values[index]));
   setText(baseline, uniform === null ? "" : plainText(uniform));
-  setText(
-    interval,
-    isInterval(at("interval", frame))
-      ? at("interval", frame)
-          .map((bound) => plainText(bound))
-          .join(" – ")
-      : "",
-  );
+  setText(interval, (intervals[index] ?? []).map((bound) => plainText(bound)).join(" – "));
   const [low, high] = RANGES[name] ?? [0, Math.max(1, ...values.filter((number) => number !== null))];
-  const intervals = view.frames.map((other) => (isInterval(at("interval", other)) ? at("interval", other) : null));
   drawChart(canvas, { values, intervals, low, high, baseline: uniform }, index, page);
 }
 
@@ -119,9 +111,9 @@ function knockoutWords(report, layer, head) {
 function modelWords(report) {
   if (!report) return "No scores were recorded for this step.";
   const parts = [];
-  if (report.copy_gap !== null && report.copy_gap !== undefined)
+  if (report.copy_gap !== null)
     parts.push(`copying a repeated text gains it ${plainText(report.copy_gap)} nats a token`);
-  if (report.in_context !== null && report.in_context !== undefined)
+  if (report.in_context !== null)
     parts.push(`from early to late in a text its loss changes by ${plainText(report.in_context)} nats`);
   return parts.length ? `The whole model: ${parts.join("; ")}.` : "";
 }

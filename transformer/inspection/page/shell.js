@@ -13,34 +13,19 @@ export function makeShell(root, actions) {
   const runs = make("select", { className: "run", "aria-label": "Run" });
   runs.addEventListener("change", () => actions.run(JSON.parse(runs.value)));
   const facts = make("p", { className: "facts" });
-  const helpButton = make("button", {
-    type: "button",
-    className: "plain",
-    textContent: "Keys and scores",
-    onclick: () => actions.help(),
-  });
+  const helpButton = makePlainButton("Keys and scores", actions.help);
   const header = make("header", {}, heading, runs, facts, helpButton);
   const direction = makeChoice("Direction", DIRECTIONS, actions.direction);
   const mode = makeChoice("Heads", MODES, actions.mode);
   const words = make("p", { id: "readout", className: "readout", role: "status" });
   const prediction = makePrediction();
   const film = makeFilm(actions);
-  const sentencePlace = make("div", { className: "sentence-place" });
+  const sentencePlace = make("div");
   const stage = makeStage(actions);
   const title = make("h2", {});
   const legend = makeLegend();
-  const picture = make("button", {
-    type: "button",
-    className: "plain",
-    textContent: "Save picture",
-    onclick: () => actions.savePicture(),
-  });
-  const table = make("button", {
-    type: "button",
-    className: "plain",
-    textContent: "Save numbers",
-    onclick: () => actions.saveTable(),
-  });
+  const picture = makePlainButton("Save picture", actions.savePicture);
+  const table = makePlainButton("Save numbers", actions.saveTable);
   const stagePart = make(
     "section",
     { className: "stage", "aria-label": "Large map" },
@@ -58,7 +43,7 @@ export function makeShell(root, actions) {
     { hidden: true },
     make(
       "section",
-      { className: "reading", "aria-label": "Sentence" },
+      { "aria-label": "Sentence" },
       sentencePlace,
       words,
       make("div", { className: "controls" }, direction.element, mode.element),
@@ -87,12 +72,15 @@ export function makeShell(root, actions) {
     help,
     sentencePlace,
     gridPlace,
-    stagePart,
     alert(message) {
       setText(alert, message ?? "");
       alert.hidden = !message;
     },
   };
+}
+
+function makePlainButton(textContent, onclick) {
+  return make("button", { type: "button", className: "plain", textContent, onclick });
 }
 
 // The colours of the numbers between the ends of the scale, and of what is no number.

@@ -35,8 +35,9 @@ async function answer(route, parameters = {}) {
   const address = new URL(route, import.meta.url);
   address.search = new URLSearchParams(parameters);
   const response = await fetch(address);
-  if (!response.ok) throw new Error(`TensorBoard answered ${response.status} to ${route}`);
-  return response;
+  if (response.ok) return response;
+  const isSaid = response.headers.get("content-type")?.startsWith("text/plain");
+  throw new Error(isSaid ? await response.text() : `TensorBoard answered ${response.status} to ${route}`);
 }
 
 async function tabSource() {
@@ -46,11 +47,7 @@ async function tabSource() {
   return {
     names: () => runs.map(({ name }) => name),
     async open(name) {
-      if (!views.has(name)) {
-        const view = await (await answer("view", { run: name })).json();
-        if (view.error) throw new Error(view.error);
-        views.set(name, view);
-      }
+      if (!views.has(name)) views.set(name, await (await answer("view", { run: name })).json());
       return views.get(name);
     },
     async maps(view, index) {
