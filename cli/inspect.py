@@ -1,5 +1,7 @@
 """`attn inspect`: one HTML file that shows the attention of a run, at a checkpoint or as a film over training."""
 
+import math
+import os
 import re
 import sys
 from dataclasses import dataclass
@@ -72,13 +74,28 @@ def inspect(run: str | None, options: InspectOptions, *, device: str, runs: Path
     """Write the page and, to stdout, its path. Raises UserError where a wish cannot be met."""
     _refuse_what_has_no_effect(options)
     folder = find_run(run, runs)
+    out = folder.viewer_file if options.out is None else options.out
+    target = _target(out)
     other = None if options.against is None else _other_run(options.against, folder, runs)
     views = _films(folder, other, options) if options.film else _stills(folder, other, options, parse_device(device))
     page = html_page(views, budget_mb=options.budget_mb)
-    out = folder.viewer_file if options.out is None else options.out
-    write_text(out, page)
+    try:
+        write_text(target, page)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
     say("open this file in a browser; it needs no network:")
     sys.stdout.write(f"{out}\n")
+
+
+def _target(out: Path) -> Path:
+    """The file that the page becomes, links followed. Raises UserError where it would replace what is no file."""
+    target = Path(os.path.realpath(out))
+    if target.exists() and not target.is_file():
+        kind = "a folder" if target.is_dir() else "a device or a pipe"
+        raise UserError(f"{out}: is {kind}; name a file with --out")
+    if not target.parent.is_dir():
+        raise UserError(f"{out}: there is no folder {target.parent}; make it, or name another file with --out")
+    return target
 
 
 def _refuse_what_has_no_effect(options: InspectOptions) -> None:
@@ -233,17 +250,17 @@ def _still(opened: Run, sentence: Sentence, heads: str | None) -> Json:
     }
 
 
-def _expectations(opened: Run, ids: torch.Tensor) -> list[Json]:
-    """For every token but the first, how likely it was and which tokens were the likeliest."""
+def _expectations(opened: Run, ids: torch.Tensor) -> list[Json | None]:
+    """For every token but the first, how likely it was and which tokens were the likeliest; None for no numbers."""
     expected = predictions(opened.model, ids, n_alternatives=ALTERNATIVES)
     likeliest = [token for prediction in expected for token, _ in prediction.alternatives]
     tokens = iter(token_units(opened.tokenizer, likeliest)[0])
+    shown = [[[next(tokens), share] for _, share in prediction.alternatives] for prediction in expected]
     return [
-        {
-            "probability": prediction.probability,
-            "alternatives": [[next(tokens), probability] for _, probability in prediction.alternatives],
-        }
-        for prediction in expected
+        {"probability": prediction.probability, "alternatives": alternatives}
+        if math.isfinite(prediction.probability)
+        else None
+        for prediction, alternatives in zip(expected, shown, strict=True)
     ]
 
 

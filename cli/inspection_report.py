@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from cli.config import Config
-from cli.inspection_schedule import Kind, Schedule, spread_steps
+from cli.inspection_schedule import KINDS, Kind, Schedule, spread_steps
 from cli.terminal import say
 from transformer.inspection.capture import attention_maps
 from transformer.inspection.event_files import picture_steps
@@ -72,10 +72,14 @@ class InspectionReport:
             "pictures": self._draw,
         }
         self._began = time.perf_counter()
-        for kind in kinds:
-            started = time.perf_counter()
-            actions[kind](step)
-            self.schedule.spent(kind, step, time.perf_counter() - started)
+        try:
+            for kind in kinds:
+                started = time.perf_counter()
+                actions[kind](step)
+                self.schedule.spent(kind, step, time.perf_counter() - started)
+        except OSError as error:  # a full disk, or a folder that is gone: what was trained is worth more
+            self.schedule = Schedule(dict.fromkeys(KINDS, ()), last_step=self.schedule.last_step)
+            say(f"step {step} · attention is looked at no more, since that failed: {error}; training goes on")
 
     def _knock_out(self, step: int) -> None:
         self._missed = miss_heads(self.model, self.probe)

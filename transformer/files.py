@@ -38,8 +38,7 @@ def write_json(path: Path, value: Json) -> None:
 
 def read_json(path: Path) -> Json:
     """Read a JSON object that this program wrote. Raises UserError where it is missing, damaged or newer."""
-    if path.exists() and not path.is_file():  # a FIFO would be waited for
-        raise UserError(f"{path}: is no file")
+    refuse_special(path)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -51,6 +50,12 @@ def read_json(path: Path) -> Json:
             f"{path}: has format {value['format']}, and this version reads up to {FORMAT}; upgrade attn"
         )
     return value
+
+
+def refuse_special(path: Path) -> None:
+    """Raises UserError where a path is no ordinary file but there: a FIFO would be waited for, a device has no end."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: is no file")
 
 
 def copy_file(source: Path, target: Path) -> None:

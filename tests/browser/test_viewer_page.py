@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from transformer.inspection.heatmap import colour_map
+from transformer.inspection.canvas import colour_map
 from transformer.inspection.viewer import encode_frame, html_page
 
 pytestmark = pytest.mark.browser

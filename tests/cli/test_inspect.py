@@ -2,18 +2,24 @@
 
 import base64
 import json
+import math
+import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.cli.conftest import Workspace
 from transformer import attention_maps, open_run
+from transformer.files import digest, read_json, write_json
 from transformer.inspection.map_file import decode_maps
 from transformer.inspection.record import Record
+from transformer.run_folder import RunFolder
 
 
 def inspect(work: Workspace, *arguments: str) -> list[dict[str, Any]]:
@@ -128,7 +134,11 @@ def test_the_page_goes_where_the_user_wants_or_into_the_run(trained: Workspace, 
         (["char", "--film", "--against", "task"], ["different sentences", "probe_text"]),
         (["char", "--checkpoint", "worst"], ["--checkpoint worst"]),
         (["char", "--budget", "0.05"], ["budget", "--budget", "fewer tokens", "--heads"]),
-        (["char", "--out", "nowhere/page.html"], ["nowhere"]),
+        (["char", "--out", "nowhere/page.html"], ["nowhere/page.html: there is no folder", "--out"]),
+        (["char", "--out", "runs"], ["runs: is a folder", "--out"]),
+        (["char", "--out", ""], [".: is a folder", "--out"]),
+        (["char", "--out", "/"], ["/: is a folder", "--out"]),
+        (["char", "--out", "x" * 255], ["x: cannot be written: File name too long"]),
     ],
 )
 def test_what_cannot_be_shown_is_refused_in_one_message(
@@ -137,6 +147,50 @@ def test_what_cannot_be_shown_is_refused_in_one_message(
     message = trained.attn("inspect", *arguments).refused()
     for word in words:
         assert word in message
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="makes a FIFO")
+def test_a_pipe_or_a_device_is_never_replaced_by_a_page(work: Workspace) -> None:
+    assert work.train().code == 0
+    os.mkfifo(work.folder / "pipe")
+    (work.folder / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        assert "is a device or a pipe" in work.attn("inspect", "--out", name).refused()
+    assert (work.folder / "pipe").is_fifo()
+
+
+def test_a_page_is_written_where_a_link_leads(work: Workspace) -> None:
+    assert work.train().code == 0
+    (work.folder / "link.html").symlink_to("page.html")
+    assert work.attn("inspect", "--out", "link.html").out == "link.html\n"
+    assert (work.folder / "link.html").is_symlink()
+    assert views_of(work.folder / "page.html")
+
+
+def test_more_heads_in_full_than_a_page_can_hold_are_refused(
+    trained: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformer.inspection.map_file.MAX_VALUES", 4 * 10)
+    message = trained.attn("inspect", "char", "--text", "the fox").refused()
+    assert "fewer tokens" in message
+    assert "--heads" in message
+
+
+def test_weights_that_are_no_numbers_are_shown_and_draw_nothing(work: Workspace) -> None:
+    assert work.train().code == 0
+    path = RunFolder(work.run()).checkpoint("best").path
+    weights = load_file(path / "model.safetensors")
+    weights["blocks.1.attention.output.weight"].fill_(math.nan)
+    save_file(weights, path / "model.safetensors")
+    record = read_json(path / "checkpoint.json")
+    digests = {"model.safetensors": digest(path / "model.safetensors")}
+    write_json(path / "checkpoint.json", {**record, "digests": digests})
+    (view,) = inspect(work, "--text", "the fox")
+    assert view["predictions"] == [None] * 7
+    assert "no number" in work.attn("inspect", "--prompt", "the").refused()
+    result = work.attn("generate", "--prompt", "the")  # which has shown the prompt by then
+    assert (result.code, result.out) == (1, "the")
+    assert "no number" in result.err
 
 
 def test_a_run_without_a_record_says_how_to_look_at_it(work: Workspace) -> None:

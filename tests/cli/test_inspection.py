@@ -115,6 +115,49 @@ def test_the_rows_of_text_are_spread_over_the_validation_text_and_never_overlap(
     assert all(later - earlier >= 16 for earlier, later in pairwise(places))
 
 
+# A record that cannot be written
+
+
+def delete(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def replace_by_a_file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_bytes(b"")
+
+
+def block_maps(folder: Path) -> None:
+    shutil.rmtree(folder / "maps")
+    (folder / "maps").write_bytes(b"")
+
+
+def fill_the_disk(folder: Path) -> None:
+    (folder / "scores.jsonl").unlink()
+    (folder / "scores.jsonl").symlink_to("/dev/full")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
+@pytest.mark.parametrize("spoil", [delete, replace_by_a_file, block_maps, fill_the_disk])
+def test_a_record_that_cannot_be_written_is_said_once_and_training_goes_on(work, monkeypatch, spoil):
+    on_step = inspection_report.InspectionReport.on_step
+
+    def spoiled(report, event):
+        if event.step == 5:
+            spoil(work.run() / "inspection")
+        on_step(report, event)
+
+    settings = {"inspection__maps": 20, "inspection__every": 1}
+    work.train("--name", "whole", **settings)
+    monkeypatch.setattr(inspection_report.InspectionReport, "on_step", spoiled)
+    result = work.train(**settings)
+    assert result.code == 0
+    assert result.err.count("step 5 · attention is looked at no more, since that failed: ") == 1
+    assert "training goes on" in result.err
+    assert work.weights() == work.weights("whole")
+    assert [line["step"] for line in work.metrics()] == [line["step"] for line in work.metrics("whole")]
+
+
 # A run that goes on
 
 

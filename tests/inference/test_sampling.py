@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transformer.errors import UserError
 from transformer.inference.sampling import (
     Sampling,
     apply_temperature,
@@ -96,6 +97,13 @@ def test_the_temperature_divides_logits(logits: list[float], temperature: float)
     expected = softmax([value / temperature for value in logits])
     result = apply_temperature(vector(logits), temperature).softmax(dim=-1).numpy()
     np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_logits_of_a_model_that_diverged_are_refused(value: float, temperature: float) -> None:
+    with pytest.raises(UserError, match="no number"):
+        next_token(torch.tensor([0.0, value, 1.0]), [], Sampling(temperature=temperature), torch.Generator())
 
 
 def test_temperature_0_takes_the_first_of_the_likeliest() -> None:

@@ -4,17 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from transformer.inspection.heatmap import (
-    HATCH,
-    LABEL_CHARACTERS,
-    MASKED,
-    NOT_FINITE,
-    PAPER,
-    Layout,
-    choose_layout,
-    colour_map,
-    draw_layer,
-    shown,
+from transformer.inspection import canvas
+from transformer.inspection.canvas import COLOURS, STEPS, colour_map
+from transformer.inspection.heatmap import LABEL_CHARACTERS, Layout, choose_layout, draw_layer, shown
+
+PAPER, MASKED, HATCH, NOT_FINITE = (
+    COLOURS[index] for index in (canvas.PAPER, canvas.MASKED, canvas.HATCH, canvas.NOT_FINITE)
 )
 
 SHAPES = [(1, 1), (1, 2), (2, 3), (4, 16), (3, 31), (6, 29), (7, 13), (8, 61), (16, 17), (2, 256)]
@@ -39,6 +34,17 @@ def layout_of(heads: int, tokens: list[str]) -> Layout:
     return choose_layout(heads, tuple(map(shown, tokens)))
 
 
+def drawn(weights: np.ndarray, tokens: list[str], layer: int = 0, step: int = 0) -> np.ndarray:
+    """The picture of a layer as it is seen: (height, width, 3)."""
+    return np.asarray(draw_layer(weights, tokens, layer=layer, step=step).convert("RGB"))
+
+
+def colour_of(weights: np.ndarray | float) -> np.ndarray:
+    """The colour of the nearest of STEPS weights: (..., 3)."""
+    nearest = np.rint(np.asarray(weights) * (STEPS - 1)) / (STEPS - 1)
+    return colour_map()[np.rint(nearest * 255).astype(int)]
+
+
 def matrix(picture: np.ndarray, layout: Layout, head: int) -> np.ndarray:
     """The pixels of a head's cells: (T, cell, T, cell, 3)."""
     x, y = layout.corner(head)
@@ -54,11 +60,11 @@ def colours_of(pixels: np.ndarray) -> set[tuple[int, ...]]:
 @pytest.mark.parametrize(("heads", "length"), SHAPES)
 def test_each_weight_has_the_colour_of_its_value_in_the_row_of_its_query(heads, length):
     weights = causal_attention(heads, length)
-    picture = draw_layer(weights, words(length), layer=0, step=0)
+    picture = drawn(weights, words(length))
     past = np.tril(np.ones((length, length), bool))
     for head in range(heads):
         cells = matrix(picture, layout_of(heads, words(length)), head).transpose(0, 2, 1, 3, 4)
-        expected = colour_map()[np.rint(weights[head] * 255).astype(int)]
+        expected = colour_of(weights[head])
         assert np.array_equal(cells[past], np.broadcast_to(expected[past][:, None, None], cells[past].shape))
 
 
@@ -67,46 +73,34 @@ def test_a_weight_has_the_same_colour_in_every_picture():
     for seed, step in ((1, 0), (2, 70_000)):
         weights = causal_attention(3, 5, seed)
         weights[2, 4, 1] = 0.37
-        pictures.append(draw_layer(weights, tokens, layer=0, step=step))
+        pictures.append(drawn(weights, tokens, step=step))
     cells = [matrix(picture, layout_of(3, tokens), 2)[4, :, 1] for picture in pictures]
     assert len(colours_of(np.stack(cells))) == 1
 
 
-def test_lightness_alone_tells_weights_apart_in_even_steps():
-    srgb = colour_map() / 255
-    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
-    luminance = linear @ [0.2126, 0.7152, 0.0722]
-    lightness = np.where(luminance > 216 / 24389, 116 * np.cbrt(luminance) - 16, luminance * 24389 / 27)
-    coarse = -np.diff(lightness[::15])
-    assert lightness[0] > 95
-    assert lightness[-1] < 20
-    assert (np.diff(luminance) < 0).all()
-    assert coarse.max() < 1.5 * coarse.min()
-
-
 def test_the_masked_future_is_never_mistaken_for_a_weight():
     weights = np.zeros((2, 7, 7), np.float32)
-    cells = matrix(draw_layer(weights, words(7), layer=0, step=0), layout_of(2, words(7)), 1)
+    cells = matrix(drawn(weights, words(7)), layout_of(2, words(7)), 1)
     future = np.triu(np.ones((7, 7), bool), 1)
     cells = cells.transpose(0, 2, 1, 3, 4)
     assert colours_of(cells[future]) == {MASKED, HATCH}
-    assert colours_of(cells[~future]) == colours_of(colour_map()[:1])
+    assert colours_of(cells[~future]) == colours_of(colour_of(0))
     assert not {MASKED, HATCH, NOT_FINITE} & colours_of(colour_map())
 
 
 def test_a_weight_on_the_future_is_shown_and_not_hidden_by_the_mask():
     weights = causal_attention(1, 5)
     weights[0, 1, 3] = 0.5
-    cells = matrix(draw_layer(weights, words(5), layer=0, step=0), layout_of(1, words(5)), 0)
-    assert colours_of(cells[1, :, 3]) == colours_of(colour_map()[128])
+    cells = matrix(drawn(weights, words(5)), layout_of(1, words(5)), 0)
+    assert colours_of(cells[1, :, 3]) == colours_of(colour_of(0.5))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_row_that_is_not_finite_has_a_colour_of_its_own_and_its_head_is_named(value):
     weights = causal_attention(3, 5)
-    fine = draw_layer(weights, words(5), layer=0, step=0)
+    fine = drawn(weights, words(5))
     weights[1, 2, :3] = value
-    broken = draw_layer(weights, words(5), layer=0, step=0)
+    broken = drawn(weights, words(5))
     layout = layout_of(3, words(5))
 
     assert colours_of(matrix(broken, layout, 1)[2, :, :3]) == {NOT_FINITE}
@@ -124,18 +118,33 @@ def test_a_row_that_is_not_finite_has_a_colour_of_its_own_and_its_head_is_named(
 def test_pictures_of_a_probe_have_one_size_and_fit_the_screen(heads, length):
     tokens = words(length)
     weights = causal_attention(heads, length)
-    first = draw_layer(weights, tokens, layer=0, step=0)
+    first = drawn(weights, tokens)
     weights[0] = np.nan
-    last = draw_layer(weights, tokens, layer=11, step=1_000_000)
-    assert first.dtype == np.uint8
+    last = drawn(weights, tokens, layer=11, step=1_000_000)
     assert first.shape == last.shape
     assert 300 <= first.shape[1] <= 2000
+
+
+def test_a_picture_has_the_palette_of_all_pictures():
+    picture = draw_layer(causal_attention(2, 5), words(5), layer=0, step=0)
+    assert picture.mode == "P"
+    assert picture.getpalette() == canvas.palette().ravel().tolist()
+
+
+def test_a_picture_is_the_same_whatever_was_drawn_before():
+    weights = causal_attention(3, 5)
+    first = drawn(weights, words(5), layer=2, step=7)
+    broken = weights.copy()
+    broken[1, 2, :3] = np.nan
+    for other in (broken, causal_attention(3, 5, seed=1), np.ones_like(weights), causal_attention(2, 7)):
+        drawn(other, words(other.shape[-1]), layer=0, step=123_456)
+    assert np.array_equal(drawn(weights, words(5), layer=2, step=7), first)
 
 
 @pytest.mark.parametrize(("heads", "length"), SHAPES)
 def test_nothing_reaches_the_edge_of_the_picture(heads, length):
     tokens = (HOSTILE_TOKENS * length)[:length]
-    picture = draw_layer(np.full((heads, length, length), np.nan), tokens, layer=11, step=1_000_000)
+    picture = drawn(np.full((heads, length, length), np.nan), tokens, layer=11, step=1_000_000)
     edge = np.ones(picture.shape[:2], bool)
     edge[10:-10, 10:-10] = False
     assert colours_of(picture[edge]) == {PAPER}
@@ -143,7 +152,7 @@ def test_nothing_reaches_the_edge_of_the_picture(heads, length):
 
 def test_step_and_layer_are_written_above_the_heads_and_change_nothing_else():
     weights, tokens = causal_attention(2, 5), words(5)
-    pictures = [draw_layer(weights, tokens, layer=layer, step=step) for layer, step in ((0, 0), (0, 8), (3, 0))]
+    pictures = [drawn(weights, tokens, layer=layer, step=step) for layer, step in ((0, 0), (0, 8), (3, 0))]
     _, top = layout_of(2, tokens).corner(0)
     for other in pictures[1:]:
         y, _ = np.nonzero((pictures[0] != other).any(-1))
@@ -155,11 +164,11 @@ def test_labels_never_overlap(heads, length):
     # The label of one token is replaced: what changes must lie in that label's own band beside every matrix.
     tokens = words(length)  # the last is the widest, and stays
     weights, layout = causal_attention(heads, length), layout_of(heads, tokens)
-    before = draw_layer(weights, tokens, layer=0, step=0)
+    before = drawn(weights, tokens)
     for token in range(layout.stride // 2, length - 1, max(1, length // 3 // layout.stride) * layout.stride):
         # "(" and "|" are the tallest characters, "@" and "j" the deepest.
         changed = [*tokens[:token], "(|@j", *tokens[token + 1 :]]
-        y, x = np.nonzero((before != draw_layer(weights, changed, layer=0, step=0)).any(-1))
+        y, x = np.nonzero((before != drawn(weights, changed)).any(-1))
         band = np.zeros(before.shape[:2], bool)
         half = layout.stride * layout.cell / 2
         middle = (token + 0.5) * layout.cell
@@ -189,7 +198,7 @@ def test_heads_stand_in_reading_order_without_touching(heads):
 
 def test_the_colour_bar_spans_the_whole_scale():
     tokens = words(3)
-    picture = draw_layer(np.zeros((1, 3, 3)), tokens, layer=0, step=0)
+    picture = drawn(np.zeros((1, 3, 3)), tokens)
     layout = layout_of(1, tokens)
     below = picture[layout.corner(0)[1] + layout.side + layout.label_room :]
     assert colours_of(colour_map()[[0, 255]]) <= colours_of(below)
@@ -201,8 +210,8 @@ def test_the_colour_bar_spans_the_whole_scale():
 def test_half_precision_is_drawn_like_the_same_numbers_in_full(dtype):
     weights = torch.from_numpy(causal_attention(2, 7)).to(dtype)
     array = weights.float().numpy() if dtype == torch.bfloat16 else weights.numpy()
-    drawn = draw_layer(array, words(7), layer=0, step=0)
-    assert np.array_equal(drawn, draw_layer(weights.float().numpy(), words(7), layer=0, step=0))
+    picture = drawn(array, words(7))
+    assert np.array_equal(picture, drawn(weights.float().numpy(), words(7)))
 
 
 @pytest.mark.parametrize("token", HOSTILE_TOKENS)

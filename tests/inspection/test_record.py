@@ -3,6 +3,7 @@ what is damaged, foreign, newer or hostile is refused by name."""
 
 import base64
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -113,7 +114,7 @@ def test_the_pool_is_the_smallest_that_fits(n_maps: int, tokens: int) -> None:
 
 def test_maps_that_are_too_many_for_a_file_are_not_encoded() -> None:
     vast = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (MAX_VALUES + 1, 1, 1), (0, 0, 0))
-    with pytest.raises(ValueError, match="pool them"):
+    with pytest.raises(UserError, match="fewer tokens"):
         encode_maps(vast)
 
 
@@ -137,6 +138,7 @@ BAD = {
     "a flipped bit": GOOD[:60] + bytes([GOOD[60] ^ 1]) + GOOD[61:],
     "another file": b"\x89PNG\r\n\x1a\n" + GOOD[8:],
     "a newer version": with_header(GOOD, version=2),
+    "no version": with_header(GOOD, version=0),
     "no pool": with_header(GOOD, pool=0),
     "no maps": with_header(GOOD, n_maps=0),
     "no tokens": with_header(GOOD, tokens=0, side=0),
@@ -334,7 +336,8 @@ def test_a_record_that_is_not_there_has_nothing_to_drop(tmp_path: Path) -> None:
 def test_a_file_of_maps_that_is_none_is_named_and_may_be_removed(record: Record, content: bytes) -> None:
     record.map_file(7).write_bytes(content)
     assert refusal(lambda: record.read_maps(7)).startswith(f"{record.map_file(7)}: ")
-    assert "remove the file" in refusal(lambda: record.view("run"))
+    remedy = "upgrade attn" if content == BAD["a newer version"] else "remove the file"
+    assert remedy in refusal(lambda: record.view("run"))
     record.map_file(7).unlink()
     assert len(record.view("run")["frames"]) == 2  # type: ignore[arg-type]
 
@@ -349,7 +352,17 @@ def test_maps_that_are_missing_are_named(record: Record) -> None:
     assert refusal(lambda: record.read_maps(8)).startswith(f"{record.map_file(8)}: cannot be read")
 
 
-@pytest.mark.parametrize("name", ["step_7.bin", "step_x.bin", "step_00000003.bin.tmp", ".step_00000003.bin"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "step_7.bin",
+        "step_x.bin",
+        "step_000000003.bin",
+        "step_0000000\u0663.bin",
+        "step_00000003.bin.tmp",
+        ".step_00000003.bin",
+    ],
+)
 def test_other_names_are_no_maps(record: Record, name: str) -> None:
     (record.path / "maps" / name).write_bytes(b"")
     assert record.map_steps() == [0, 7, STEP]
@@ -364,9 +377,18 @@ def test_other_names_are_no_maps(record: Record, name: str) -> None:
         {"n_layers": None},
         {"tokens": [{"text": "a"}] * 5},
         {"groups": [[1, 2]]},
+        {"groups": [[4, 6, "나"]]},
+        {"groups": [[-1, 2, "나"]]},
         {"periods": [1]},
+        {"periods": [0, 1]},
+        {"periods": [2, 10**30]},
         {"repeats": [[1, 2], [1]]},
+        {"repeats": [], "periods": []},
+        {"repeats": [[], []]},
+        {"text": []},
+        {"text": [[], []]},
         {"baseline": {"entropy": "much"}},
+        {"baseline": {"entropy": float("nan")}},
     ],
 )
 def test_a_probe_that_is_damaged_is_named_and_may_be_removed(record: Record, change: dict[str, object]) -> None:
@@ -379,7 +401,9 @@ def test_a_probe_that_is_damaged_is_named_and_may_be_removed(record: Record, cha
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000, b'{"step": 7}'])
 def test_a_probe_that_is_none_is_named(record: Record, content: bytes) -> None:
     record.probe_file.write_bytes(content)
-    assert refusal(record.read_probe).startswith(f"{record.probe_file}: ")
+    message = refusal(record.read_probe)
+    assert message.startswith(f"{record.probe_file}: ")
+    assert f"remove the folder {record.path}" in message
 
 
 @pytest.mark.parametrize(
@@ -393,6 +417,41 @@ def test_a_line_that_is_damaged_is_named_by_its_number(record: Record, line: byt
     record.discard_after(STEP)
     if line != b'{"step": 7}':  # a step, though not much of one
         assert [report.step for report in record.reports()] == [0, 9, STEP]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"copy_gap": float("nan")},
+        {"seconds": float("inf")},
+        {"scores": {"entropy": [[float("nan")] * 3] * 2}},
+        {"scores": {"entropy": [[0.5] * 3]}},
+        {"interval": {"entropy": [[[0.2, 0.3]] * 2] * 2}},
+        {"badges": []},
+    ],
+)
+def test_a_line_with_what_no_page_can_show_is_damaged(record: Record, change: dict[str, object]) -> None:
+    lines = record.scores_file.read_bytes().splitlines(keepends=True)
+    record.scores_file.write_bytes(lines[0] + json.dumps(a_line(7) | change).encode() + b"\n" + b"".join(lines[2:]))
+    assert refusal(lambda: record.view("run")).startswith(f"{record.scores_file}: line 2 is damaged: ")
+
+
+def test_scores_of_another_model_are_refused(record: Record) -> None:
+    record.write_line(a_line(STEP, n_layers=3))
+    message = refusal(lambda: record.view("run"))
+    assert message.startswith(f"{record.scores_file}: belongs to another run than {record.probe_file}")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="makes a FIFO")
+@pytest.mark.parametrize("file", ["probe.json", "scores.jsonl", "maps/step_00000007.bin"])
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_named_and_never_read(record: Record, file: str, make: Callable[[Path], None]) -> None:
+    path = record.path / file
+    path.unlink()
+    make(path)
+    assert refusal(lambda: record.view("run")).startswith(f"{path}: is no file")
+    if file == "scores.jsonl":
+        assert refusal(lambda: record.discard_after(STEP)).startswith(f"{path}: is no file")
 
 
 @pytest.mark.parametrize("file", ["probe.json", "scores.jsonl"])

@@ -2,16 +2,23 @@
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from transformer.inspection.heatmap import MASKED, PAPER, colour_map
-from transformer.inspection.score_picture import CAPTIONS, SCALES, SHADES, Table, draw_score
+from transformer.inspection import canvas
+from transformer.inspection.canvas import COLOURS, STEPS, colour_map
+from transformer.inspection.score_picture import CAPTIONS, SCALES, Table, draw_score
+
+PAPER, MASKED = COLOURS[canvas.PAPER], COLOURS[canvas.MASKED]
 
 
-def cells(name: str, values: list[list[float]], **options) -> np.ndarray:
+def drawn(name: str, values: np.ndarray, step: int = 1, baseline: float | None = None) -> np.ndarray:
+    """The picture of a score as it is seen: (height, width, 3)."""
+    return np.asarray(draw_score(name, values, step=step, baseline=baseline).convert("RGB"))
+
+
+def cells(name: str, values: list[list[float]]) -> np.ndarray:
     """The colour of every cell, near its top left corner: (L, H, 3)."""
     array = np.array(values, float)
-    picture = draw_score(name, array, step=7, **({"baseline": None} | options))
+    picture = drawn(name, array)
     table = Table(*array.shape)
     width, height = table.cell
     top = int(np.argmax(_filled(picture, table)))
@@ -50,7 +57,7 @@ def test_a_colour_stands_for_the_same_number_in_every_picture():
     ],
 )
 def test_a_number_stands_where_its_scale_says(name, value, position):
-    shade = round(position * (SHADES - 1)) / (SHADES - 1)
+    shade = round(position * (STEPS - 1)) / (STEPS - 1)
     assert (cells(name, [[value, value]])[0, 0] == colour_map()[round(shade * 255)]).all()
 
 
@@ -59,19 +66,31 @@ def test_what_could_not_be_measured_has_no_colour():
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (7, 5), (3, 29), (31, 2)])
-def test_every_picture_has_few_colours_and_a_size_of_its_shape_alone(shape):
+def test_the_size_of_a_picture_follows_from_its_shape_alone(shape):
     rng = np.random.default_rng(5)
-    pictures = [draw_score("copying", rng.normal(size=shape), step=step, baseline=0.25) for step in (0, 10**6)]
+    pictures = [drawn("copying", rng.normal(size=shape), step=step, baseline=0.25) for step in (0, 10**6)]
     assert pictures[0].shape == pictures[1].shape
-    assert pictures[0].dtype == np.uint8
-    assert len(Image.fromarray(pictures[0]).getcolors(256)) > 3
+    assert (pictures[0] != pictures[1]).any()
+
+
+def test_a_picture_has_the_palette_of_all_pictures():
+    picture = draw_score("entropy", np.full((2, 3), 0.5), step=1, baseline=None)
+    assert picture.mode == "P"
+    assert picture.getpalette() == canvas.palette().ravel().tolist()
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_a_picture_is_the_same_whatever_was_drawn_before(name):
+    first = drawn(name, np.full((2, 3), 0.5), baseline=0.25)
+    for values, baseline in ((np.full((2, 3), np.nan), 0.25), (np.zeros((2, 3)), 0.75), (np.zeros((3, 2)), 0.25)):
+        drawn(name, values, step=99_999, baseline=baseline)
+    assert np.array_equal(drawn(name, np.full((2, 3), 0.5), baseline=0.25), first)
 
 
 def test_the_score_of_a_uniform_head_is_named():
-    with_baseline = draw_score("induction", np.full((2, 3), 0.5), step=1, baseline=0.25)
-    another = draw_score("induction", np.full((2, 3), 0.5), step=1, baseline=0.75)
-    assert with_baseline.shape == another.shape
-    assert (with_baseline != another).any()
+    pictures = [drawn("induction", np.full((2, 3), 0.5), baseline=baseline) for baseline in (0.25, 0.75)]
+    assert pictures[0].shape == pictures[1].shape
+    assert (pictures[0] != pictures[1]).any()
 
 
 def test_every_score_has_a_caption():

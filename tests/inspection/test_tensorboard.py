@@ -118,20 +118,25 @@ def test_stock_tensorboard_keeps_every_image_and_the_first(tmp_path):
     steps = range(0, 5_000, 499)[:10]
     with TensorBoardWriter(tmp_path) as board:
         for step in steps:
-            board.pictures(step, {"attention/layer_0": np.full((7, 11, 3), step % 251, np.uint8)})
+            board.pictures(step, {"attention/layer_0": Image.new("L", (11, 7), step % 251)})
     assert len(steps) == 10
     assert steps_of(tmp_path, "attention/layer_0") == list(steps)
 
 
-@pytest.mark.parametrize("height", [13, 23], ids=["with a palette", "with many colours"])
-def test_an_image_is_read_back_pixel_for_pixel_before_the_writer_is_closed(tmp_path, height):
-    pixels = np.random.default_rng(0).integers(0, 256, (height, 17, 3), np.uint8)
+@pytest.mark.parametrize("mode", ["P", "RGB"])
+def test_an_image_is_read_back_pixel_for_pixel_before_the_writer_is_closed(tmp_path, mode):
+    pixels = np.random.default_rng(0).integers(0, 256, (13, 17, 3), np.uint8)
+    picture = Image.fromarray(pixels)
+    if mode == "P":
+        indices, palette = pixels[..., 0] % 211, pixels.reshape(-1, 3)[:211]
+        picture, pixels = Image.fromarray(indices), palette[indices]
+        picture.putpalette(palette.tobytes())
     with TensorBoardWriter(tmp_path) as board:
-        board.pictures(5, {"picture": pixels})
+        board.pictures(5, {"picture": picture})
         (event,) = stock_accumulator(tmp_path).Tensors("picture")
     *size, png = event.tensor_proto.string_val
     (tmp_path / "picture.png").write_bytes(png)
-    assert list(map(int, size)) == [17, height]
+    assert list(map(int, size)) == [17, 13]
     assert np.array_equal(np.asarray(Image.open(tmp_path / "picture.png").convert("RGB")), pixels)
 
 
@@ -246,7 +251,7 @@ def test_text_images_and_settings_survive_the_rewriting(tmp_path):
     with TensorBoardWriter(tmp_path) as board:
         board.hyperparameters({"width": 3}, ["loss/train"])
         board.text("samples", 1, "kept")
-        board.pictures(1, {"picture": np.zeros((2, 3, 3), np.uint8)})
+        board.pictures(1, {"picture": Image.new("L", (3, 2))})
         board.text("samples", 2, "dropped")
     discard_after(tmp_path, 1)
     tags = stock_accumulator(tmp_path).Tags()["tensors"]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from transformer.inspection import tensorboard
@@ -14,6 +15,11 @@ from transformer.inspection.tensorboard import TensorBoardWriter
 
 LINE = {"loss/train": 1.0, "optimizer/learning_rate": 1.0, "optimizer/gradient_norm": 1.0, "speed/tokens_per_second": 1}
 NOISE = np.random.default_rng(0)
+
+
+def noise(height: int, width: int) -> Image.Image:
+    """A picture that no compression makes smaller."""
+    return Image.fromarray(NOISE.integers(0, 256, (height, width, 3), np.uint8))
 
 
 def size_of(folder: Path) -> int:
@@ -89,7 +95,7 @@ def test_a_run_with_many_layers_draws_fewer_of_them_at_every_step(tmp_path, smal
     said: list[str] = []
     with TensorBoardWriter(tmp_path, say=said.append) as board:
         for step in range(10):
-            layers = {f"attention/layer_{layer}": NOISE.integers(0, 256, (17, 19, 3), np.uint8) for layer in range(48)}
+            layers = {f"attention/layer_{layer}": noise(17, 19) for layer in range(48)}
             board.pictures(step, layers)
     assert size_of(tmp_path) <= 250_000
     steps = steps_of(tmp_path)
@@ -106,7 +112,7 @@ def test_a_resumed_run_counts_what_is_there(tmp_path, small):
         with TensorBoardWriter(tmp_path) as board:
             for step in range(start + 1, start + 1_001):
                 board.scalars(step, LINE)
-            board.pictures(start, {"picture": NOISE.integers(0, 256, (40, 50, 3), np.uint8)})
+            board.pictures(start, {"picture": noise(40, 50)})
     assert size_of(tmp_path) <= 250_000
     assert steps_of(tmp_path)["loss/train"][-1] == 10_000
     assert len(steps_of(tmp_path)["picture"]) == 10

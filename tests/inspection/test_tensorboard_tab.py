@@ -174,6 +174,7 @@ def test_maps_are_the_weights_and_are_sent_once(board):
         ("maps", {"run": "first", "step": "-1"}, 400),
         ("maps", {"run": "first", "step": "²"}, 400),
         ("maps", {"run": "first", "step": 7}, 404),
+        ("maps", {"run": "first", "step": "1" * 5000}, 404),
         ("maps", {"run": "first", "step": "../../etc"}, 400),
         ("maps", {"run": "nobody", "step": 0}, 404),
     ],

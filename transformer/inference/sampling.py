@@ -46,7 +46,12 @@ class Sampling:
 
 
 def next_token(logits: Tensor, used: Sequence[int], sampling: Sampling, generator: torch.Generator) -> int:
-    """Draw one token from logits (V,) on the CPU; `used` are the tokens before it."""
+    """Draw one token from logits (V,) on the CPU; `used` are the tokens before it.
+
+    Raises UserError where the largest logit is no finite number.
+    """
+    if not logits.max().isfinite():
+        raise UserError("the model predicts what is no number: its training diverged; choose another checkpoint")
     logits = penalize_repetition(logits.double(), used, sampling.repetition_penalty)
     if sampling.temperature == 0.0:
         return int(logits.argmax())

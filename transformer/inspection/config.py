@@ -23,6 +23,7 @@ class InspectionConfig(BaseModel):
     maps: int = Field(
         20,
         ge=0,
+        le=1000,
         description="Times that the attention maps and scores of all heads are recorded in the run's folder "
         "`inspection`, the first and last step among them, at most: where looking at attention would take more than "
         "2 % of the run's time, it is done less often. 0: never.",

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from transformer.errors import NewerFormatError, UserError
+
 MAGIC = b"ATTNMAPS"
 VERSION = 1
 HEADER = struct.Struct("<8sHHIII")
@@ -67,13 +69,16 @@ def encode_maps(weights: Maps, *, pool: int = 1) -> bytes:
     """Maps (n, T, T) from query to key as bytes; what is above the diagonal is left out.
 
     Weights are clipped to [0, 1] and kept to 1/131068; NaN and infinity are kept as NaN.
-    Raises ValueError where there are more than MAX_VALUES.
+    Raises UserError where there are more than MAX_VALUES.
     """
     n_maps, tokens, _ = weights.shape
     pooled = pool_maps(weights.astype(np.float32, copy=False), pool)
     header = MapsHeader(pool, n_maps, pooled.shape[1], tokens)
     if header.n_values > MAX_VALUES:
-        raise ValueError(f"{header.n_values} weights are too many for one file: pool them, or choose fewer heads")
+        raise UserError(
+            f"{header.n_values:,} attention weights are more than the {MAX_VALUES:,} that one page or file can hold; "
+            "look at fewer tokens, or keep fewer heads in full resolution (--heads)"
+        )
     values = pooled[:, *np.tril_indices(header.side)]
     finite = np.isfinite(values)
     scaled = np.rint(np.where(finite, values, 0).clip(0, 1) * SCALE)
@@ -87,10 +92,10 @@ def read_header(content: bytes) -> MapsHeader:
     if len(content) < HEADER.size or content[: len(MAGIC)] != MAGIC:
         raise ValueError("holds no attention maps")
     _, version, pool, n_maps, side, tokens = HEADER.unpack_from(content)
-    if version != VERSION:
-        raise ValueError(f"has format {version}, and this version of attn reads format {VERSION}")
+    if version > VERSION:
+        raise NewerFormatError(f"has format {version}, and this version reads up to {VERSION}; upgrade attn")
     header = MapsHeader(pool, n_maps, side, tokens)
-    if min(pool, n_maps, tokens) < 1 or side != -(-tokens // pool):
+    if min(version, pool, n_maps, tokens) < 1 or side != -(-tokens // pool):
         raise ValueError(f"names an impossible shape: {n_maps} maps of {side} cells for {tokens} tokens, pool {pool}")
     if header.n_values > MAX_VALUES:
         raise ValueError(f"claims to hold {header.n_values} weights, more than the {MAX_VALUES} that are read")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from transformer.errors import NewerFormatError, UserError
-from transformer.files import FORMAT, Json, read_json, write_atomically, write_text
+from transformer.files import FORMAT, Json, read_json, refuse_special, write_atomically, write_text
 from transformer.inspection.map_file import Maps, decode_maps, encode_maps, smallest_pool
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ MAX_RECORDED_WEIGHTS = 2**20
 DIGITS = 6
 """Significant digits of a recorded score."""
 
-FROZEN = ConfigDict(frozen=True)
+MAP_NAME = re.compile(r"step_([0-9]{8,})\.bin")
+
+FROZEN = ConfigDict(frozen=True, allow_inf_nan=False)
 
 
 class Token(BaseModel):
@@ -66,10 +68,15 @@ class StoredProbe(BaseModel):
     def _fits_together(self) -> "StoredProbe":
         if not self.sentence or len(self.tokens) != len(self.sentence):
             raise ValueError("the sentence and its tokens differ in length")
+        if any(not 0 <= start < end <= len(self.tokens) for start, end, _ in self.groups):
+            raise ValueError("a group of tokens is not within the sentence")
         if len(self.periods) != len(self.repeats):
             raise ValueError("the rows of repeats and their periods differ in number")
-        if any(len(set(map(len, rows))) > 1 for rows in (self.repeats, self.text)):
-            raise ValueError("the rows differ in length")
+        for rows in (self.repeats, self.text):
+            if not all(rows) or len(set(map(len, rows))) != 1:
+                raise ValueError("rows are missing, empty, or differ in length")
+        if not all(1 <= period <= len(row) for period, row in zip(self.periods, self.repeats, strict=True)):
+            raise ValueError("a period is none of its row")
         return self
 
     def probe(self, *, device: "torch.device | str" = "cpu") -> "Probe":
@@ -99,6 +106,18 @@ class Report(BaseModel):
     seconds: float
     """How long measuring took."""
 
+    @model_validator(mode="after")
+    def _is_of_one_shape(self) -> "Report":
+        shapes = [*map(shape, self.scores.values()), *map(shape, self.interval.values())]
+        if any(other != shape(self.badges) for other in shapes):
+            raise ValueError("scores, intervals and badges are not of the same heads")
+        return self
+
+
+def shape(by_head: Sequence[Sequence[object]]) -> list[int]:
+    """The number of heads of every layer."""
+    return [len(row) for row in by_head]
+
 
 @dataclass(frozen=True)
 class Record:
@@ -122,8 +141,9 @@ class Record:
 
     def map_steps(self) -> list[int]:
         """Steps of which there are maps, ascending."""
-        names = (re.fullmatch(r"step_(\d{8,})\.bin", path.name) for path in (self.path / "maps").glob("step_*.bin"))
-        return sorted(int(match[1]) for match in names if match)
+        names = {path.name for path in (self.path / "maps").glob("step_*.bin")}
+        steps = [int(match[1]) for match in map(MAP_NAME.fullmatch, names) if match]
+        return sorted(step for step in steps if self.map_file(step).name in names)
 
     @property
     def changed(self) -> float:
@@ -154,6 +174,7 @@ class Record:
 
     def discard_after(self, step: int) -> None:
         """Drop the lines and maps of later steps, and what a kill left half written."""
+        refuse_special(self.scores_file)
         if self.scores_file.exists():
             lines = self.scores_file.read_bytes().splitlines(keepends=True)
             kept = [line for line in lines if line.endswith(b"\n") and _is_until(line, step)]
@@ -171,14 +192,17 @@ class Record:
         """What is measured on. Raises UserError where it is missing, damaged or newer."""
         try:
             return StoredProbe.model_validate(read_json(self.probe_file))
-        except ValidationError as error:
+        except NewerFormatError:
+            raise
+        except ValueError as error:
+            fault = f"{self.probe_file}: damaged: {_first(error)}" if isinstance(error, ValidationError) else str(error)
             raise UserError(
-                f"{self.probe_file}: damaged: {_first(error)}; remove the folder {self.path}: a run that is resumed "
-                "begins a new record"
+                f"{fault}; remove the folder {self.path}: a run that is resumed begins a new record"
             ) from error
 
     def reports(self, steps: Collection[int] | None = None) -> Iterator[Report]:
         """The lines of scores.jsonl, of some steps or of all. Raises UserError where one is damaged or newer."""
+        refuse_special(self.scores_file)
         if not self.scores_file.exists():
             return
         wanted = None if steps is None else {None, *steps}  # a line of no step is damaged, and reading it says so
@@ -192,11 +216,14 @@ class Record:
     def read_maps(self, step: int) -> bytes:
         """The encoded maps of a step, verified. Raises UserError where they are missing, damaged, foreign or newer."""
         path, probe = self.map_file(step), self.read_probe()
+        refuse_special(path)
         try:
             content = path.read_bytes()
             header, _ = decode_maps(content)
         except OSError as error:
             raise UserError(f"{path}: cannot be read: {error}") from error
+        except NewerFormatError as error:
+            raise NewerFormatError(f"{path}: {error}") from error
         except ValueError as error:
             raise UserError(f"{path}: {error}; remove the file, and the record does without it") from error
         if (header.n_maps, header.tokens) != (probe.n_layers * probe.n_heads, len(probe.sentence)):
@@ -211,6 +238,8 @@ class Record:
         """
         probe, steps = self.read_probe(), self.map_steps() if steps is None else steps
         reports = {report.step: report for report in self.reports(set(steps))}
+        if any(shape(report.badges) != [probe.n_heads] * probe.n_layers for report in reports.values()):
+            raise UserError(f"{self.scores_file}: belongs to another run than {self.probe_file}; remove the file")
         shown = probe.model_dump(mode="json", exclude={"sentence", "repeats", "periods", "text"})
         frames = [
             {

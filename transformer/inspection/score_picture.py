@@ -6,12 +6,12 @@ The scale belongs to the score: a colour means the same number in every picture 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property, lru_cache
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
-from transformer.inspection.heatmap import FRAME, INK, MASKED, MUTED, PAPER, colour_map
+from transformer.inspection.canvas import INK, MASKED, PAPER, blank, coloured, draw_scale, length, palette, place, write
 
 TABLE_WIDTH, TABLE_HEIGHT = 640, 960
 """Size of a table whose cells are neither the smallest nor the largest."""
@@ -19,16 +19,9 @@ CELL_WIDTHS, CELL_HEIGHTS = (20, 96), (12, 60)
 NUMBER_SIZES = (8, 22)
 TEXT_SIZE, TITLE_SIZE = 18, 30
 LINE = 24
-TICK_SIZE = 14
-BAR_WIDTH = 180
 CAPTION_WIDTH = 620
-SHADES = 52
-"""Colours of the scale. Times four, for the edges of letters, they fit in a palette of 256."""
-LUMA = (0.299, 0.587, 0.114)
+LUMA, DARK = (0.299, 0.587, 0.114), 140
 UNKNOWN = "-"
-
-
-Colour = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -77,46 +70,18 @@ CAPTIONS: Mapping[str, str] = {
 }
 
 
-def draw_score(name: str, values: np.ndarray, *, step: int, baseline: float | None) -> np.ndarray:
-    """A score of every head, one of SCALES: (L, H) -> (height, width, 3) uint8. `baseline`: a uniform head's score.
+def draw_score(name: str, values: np.ndarray, *, step: int, baseline: float | None) -> Image.Image:
+    """A score of every head, one of SCALES: (L, H). `baseline`: a uniform head's score.
 
     What could not be measured has no colour, and no number.
     """
-    scale, table = SCALES[name], Table(*values.shape)
+    table = Table(*values.shape)
     uniform = [] if baseline is None else [f"a head that looks everywhere alike has {_number(baseline)}"]
     caption = _wrapped([CAPTIONS[name], *uniform])
-    top = table.margin + TITLE_SIZE + (len(caption) + 1) * LINE + TEXT_SIZE
-    height = top + table.height + 2 * TEXT_SIZE + 2 * TICK_SIZE + table.margin
-    canvas = Canvas(table.width, height)
-    canvas.text((table.margin, table.margin), f"{name} · step {step}", INK, TITLE_SIZE, "lt")
-    for number, line in enumerate(caption):
-        y = table.margin + TITLE_SIZE + LINE // 2 + number * LINE
-        canvas.text((table.margin, y), line, MUTED, TEXT_SIZE, "lt")
-    _draw_names(canvas, table, top)
-    _draw_cells(canvas, table, top, values, scale)
-    _draw_scale(canvas, table, top + table.height + TEXT_SIZE, scale)
-    return canvas.pixels()
-
-
-class Canvas:
-    """A picture with few colours, so that it is a small file: text blends with what is below it in few steps."""
-
-    def __init__(self, width: int, height: int) -> None:
-        """`width` and `height` in pixels."""
-        self.picture = Image.new("RGB", (width, height), PAPER)
-        self.draw = ImageDraw.Draw(self.picture)
-        self._inks: dict[Colour, Image.Image] = {}
-
-    def text(self, at: tuple[int, int], text: str, colour: Colour, size: int, anchor: str) -> None:
-        """Write a line."""
-        ink = self._inks.setdefault(colour, Image.new("L", self.picture.size))
-        ImageDraw.Draw(ink).text(at, text, 255, _font(size), anchor=anchor)
-
-    def pixels(self) -> np.ndarray:
-        """The picture: (height, width, 3) uint8."""
-        for colour, ink in self._inks.items():
-            self.picture.paste(colour, mask=ink.point([alpha // 64 * 85 for alpha in range(256)]))
-        return np.asarray(self.picture)
+    picture = _background(table, caption, SCALES[name]).copy()
+    write(picture, (table.margin, table.margin), f"{name} · step {step}", TITLE_SIZE, "lt", ink=INK)
+    _draw_cells(picture, table, table.top(len(caption)), values, SCALES[name])
+    return coloured(picture)
 
 
 @dataclass(frozen=True)
@@ -134,10 +99,10 @@ class Table:
         width = _between(TABLE_WIDTH // self.heads, CELL_WIDTHS)
         return width, _between(min(width * 5 // 8, TABLE_HEIGHT // self.layers), CELL_HEIGHTS)
 
-    @property
+    @cached_property
     def left(self) -> int:
         """Where the first column begins."""
-        return self.margin + math.ceil(_font(TEXT_SIZE).getlength(f"layer {self.layers}")) + TEXT_SIZE // 2
+        return self.margin + length(f"layer {self.layers}", TEXT_SIZE) + TEXT_SIZE // 2
 
     @property
     def width(self) -> int:
@@ -149,6 +114,10 @@ class Table:
         """Height of all cells."""
         return self.layers * self.cell[1]
 
+    def top(self, caption_lines: int) -> int:
+        """Where the first row begins, below the title and so many lines of caption."""
+        return self.margin + TITLE_SIZE + (caption_lines + 1) * LINE + TEXT_SIZE
+
     @property
     def number_size(self) -> int:
         """Font size of a cell's number."""
@@ -156,49 +125,42 @@ class Table:
         return _between(min(width * 3 // 8, height * 2 // 3), NUMBER_SIZES)
 
 
-def _draw_names(canvas: Canvas, table: Table, top: int) -> None:
+@lru_cache(maxsize=len(SCALES))
+def _background(table: Table, caption: tuple[str, ...], scale: Scale) -> Image.Image:
+    """What every picture of a score has: its caption, the names of layers and heads, and its scale."""
+    top = table.top(len(caption))
+    below = top + table.height + TEXT_SIZE
+    picture = blank(table.width, below + 5 * TEXT_SIZE // 2 + table.margin)
+    for number, line in enumerate(caption):
+        write(picture, (table.margin, table.margin + TITLE_SIZE + LINE // 2 + number * LINE), line, TEXT_SIZE, "lt")
+    _draw_names(picture, table, top)
+    positions = scale.position(np.array(scale.ticks, float)).tolist()
+    draw_scale(picture, (table.left, below), TEXT_SIZE, dict(zip(scale.ticks, positions, strict=True)))
+    return picture
+
+
+def _draw_names(picture: Image.Image, table: Table, top: int) -> None:
     """The names of layers and heads, as many as there is room for."""
     width, height = table.cell
     size = min(TEXT_SIZE, height)
     every_layer, every_head = math.ceil(size / height), math.ceil(2 * size / width)
     right, above = table.left - TEXT_SIZE // 2, top - TEXT_SIZE // 2
-    canvas.text((right, above), "head", MUTED, TEXT_SIZE, "rs")
+    write(picture, (right, above), "head", TEXT_SIZE, "rs")
     for layer in range(0, table.layers, every_layer):
-        canvas.text((right, top + layer * height + height // 2), f"layer {layer}", MUTED, size, "rm")
+        write(picture, (right, top + layer * height + height // 2), f"layer {layer}", size, "rm")
     for head in range(0, table.heads, every_head):
-        canvas.text((table.left + head * width + width // 2, above), str(head), MUTED, size, "ms")
+        write(picture, (table.left + head * width + width // 2, above), str(head), size, "ms")
 
 
-def _draw_cells(canvas: Canvas, table: Table, top: int, values: np.ndarray, scale: Scale) -> None:
+def _draw_cells(picture: Image.Image, table: Table, top: int, values: np.ndarray, scale: Scale) -> None:
     width, height = table.cell
+    grounds = np.where(np.isfinite(values), place(scale.position(values)), MASKED)
+    inks = np.where(palette()[grounds] @ LUMA < DARK, PAPER, INK)
     for layer, head in np.ndindex(values.shape):
-        value = float(values[layer, head])
-        x, y = table.left + head * width, top + layer * height
-        colour = _colour(float(scale.position(np.array(value)))) if math.isfinite(value) else MASKED
-        canvas.draw.rectangle((x, y, x + width - 2, y + height - 2), fill=colour)
-        on_it = PAPER if _is_dark(colour) else INK
-        canvas.text((x + width // 2, y + height // 2), _number(value), on_it, table.number_size, "mm")
-
-
-def _draw_scale(canvas: Canvas, table: Table, y: int, scale: Scale) -> None:
-    x, draw = table.left, canvas.draw
-    for i in range(BAR_WIDTH):
-        draw.line((x + i, y, x + i, y + TEXT_SIZE), _colour(i / (BAR_WIDTH - 1)))
-    draw.rectangle((x - 1, y - 1, x + BAR_WIDTH, y + TEXT_SIZE), outline=FRAME)
-    for tick, position in zip(scale.ticks, scale.position(np.array(scale.ticks, float)), strict=True):
-        at = x + round(position * (BAR_WIDTH - 1))
-        draw.line((at, y + TEXT_SIZE, at, y + TEXT_SIZE + TICK_SIZE // 3), MUTED)
-        canvas.text((at, y + TEXT_SIZE + TICK_SIZE // 2), f"{tick:g}", MUTED, TICK_SIZE, "mt")
-
-
-def _colour(position: float) -> Colour:
-    """The colour of a place in the scale, in SHADES steps."""
-    red, green, blue = colour_map()[round(round(position * (SHADES - 1)) / (SHADES - 1) * 255)]
-    return int(red), int(green), int(blue)
-
-
-def _is_dark(colour: Colour) -> bool:
-    return float(np.dot(colour, LUMA)) < 140
+        x, y, ground = table.left + head * width, top + layer * height, int(grounds[layer, head])
+        picture.paste(ground, (x, y, x + width - 1, y + height - 1))
+        middle, number = (x + width // 2, y + height // 2), _number(float(values[layer, head]))
+        write(picture, middle, number, table.number_size, "mm", ink=int(inks[layer, head]), ground=ground)
 
 
 def _between(value: int, ends: tuple[int, int]) -> int:
@@ -216,14 +178,7 @@ def _number(value: float) -> str:
     return f"{value:.{digits}f}".replace("-0.00", "0.00")
 
 
-def _wrapped(parts: list[str]) -> list[str]:
+def _wrapped(parts: list[str]) -> tuple[str, ...]:
     """Parts in one line if they fit, or a line each."""
     line = " · ".join(parts)
-    return [line] if _font(TEXT_SIZE).getlength(line) <= CAPTION_WIDTH else parts
-
-
-@cache
-def _font(size: int) -> ImageFont.FreeTypeFont:
-    font = ImageFont.load_default(size)
-    assert isinstance(font, ImageFont.FreeTypeFont)  # every wheel of Pillow has FreeType
-    return font
+    return (line,) if length(line, TEXT_SIZE) <= CAPTION_WIDTH else tuple(parts)

@@ -88,9 +88,10 @@ class AttentionTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard s
         step = request.args.get("step", "")
         if not (step.isascii() and step.isdigit()):
             raise BadRequestError(400, "step: must be a whole number")
-        if int(step) not in record.map_steps():
+        steps = {str(known): known for known in record.map_steps()}  # a number may have too many digits to be read
+        if step not in steps:
             raise BadRequestError(404, f"{name}: no maps of step {step}")
-        content = record.read_maps(int(step))
+        content = record.read_maps(steps[step])
         # A run that is trained again writes other maps under the same name, so they are asked for, but rarely sent.
         response = Response(content, mimetype="application/octet-stream")
         response.set_etag(hashlib.sha256(content).hexdigest())

@@ -1,6 +1,6 @@
 // Colours of weights and of differences, in steps of equal lightness, for light and dark pages.
 //
-// The light scale is the one of the pictures (heatmap.py): the same colour means the same weight everywhere. The dark
+// The light scale is the one of the pictures (canvas.py): the same colour means the same weight everywhere. The dark
 // one runs the other way, so that no attention is always the colour of the page. A table has one entry a step:
 // css (background), ink (black or white, whichever reads better on it: at least 4.58 to 1) and packed (a canvas pixel).
 
