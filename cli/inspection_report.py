@@ -139,9 +139,9 @@ def planned(
         scores |= {step for step in (*range(0, last, settings.every), last) if is_ahead(step)}
     scores |= pictures if scores else set()
     return {
-        "knock-outs": scores,
+        "knock-outs": scores - {0},  # nothing is lost without heads that write nothing yet
         "scores": scores,
-        "score pictures": pictures & scores,
+        "score pictures": pictures & scores - {0},
         "maps": maps,
         "pictures": pictures,
     }

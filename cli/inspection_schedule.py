@@ -13,13 +13,13 @@ KINDS: tuple[Kind, ...] = ("knock-outs", "scores", "score pictures", "maps", "pi
 WITH_SCORES: tuple[Kind, ...] = ("knock-outs", "score pictures")
 """What is done only where scores are measured."""
 
-MAX_SHARE = 0.02
-"""Of a run's time that looking at attention may take."""
+MAX_SHARE, AIM = 0.02, 0.015
+"""Of a run's time that looking at attention may take, and what is planned: not everything can be foreseen."""
 
-FREE_SECONDS = 0.5
+FREE_SECONDS = 0.25
 """Looking that takes less than this in all is never made rarer: nobody notices it, and clocks are coarse."""
 
-NEGLIGIBLE = 0.2
+NEGLIGIBLE = 0.3
 """A kind that needs less of what is allowed is never made rarer, since that would not help."""
 
 DISPENSABLE: dict[Kind, float] = {"knock-outs": 2, "scores": 1, "score pictures": 4, "maps": 1, "pictures": 2}
@@ -86,7 +86,7 @@ class Schedule:
         """Where the rest of the plan would take too long, drop every second step but the last; says so in a line."""
         before = {kind: len(steps) for kind, steps in self.left.items()}
         whole = self._trained + (self.last_step - step) * self._steps.usual()
-        allowed = max(FREE_SECONDS, MAX_SHARE * whole)
+        allowed = max(FREE_SECONDS, AIM * whole)
         while self._spent + sum(map(self._expected, KINDS)) > allowed:
             worth = [kind for kind in KINDS if len(self.left[kind]) > 1 and self._expected(kind) > NEGLIGIBLE * allowed]
             if not worth:
@@ -112,21 +112,22 @@ class Schedule:
 
 
 class Durations:
-    """How long something took, over and over. The first time, which takes longest and tells little, does not count."""
+    """How long something took, over and over. The first time takes longest: it counts half, and only at first."""
 
     def __init__(self) -> None:
-        self._is_first = True
+        self._first: float | None = None
         self._later: deque[float] = deque(maxlen=REMEMBERED)
 
     def add(self, seconds: float) -> None:
         """It took so long."""
-        if not self._is_first:
+        if self._first is None:
+            self._first = seconds
+        else:
             self._later.append(seconds)
-        self._is_first = False
 
     def usual(self) -> float:
-        """Seconds that it takes; 0 until that is known."""
-        return median(self._later) if self._later else 0.0
+        """Seconds that it takes; 0 until something is known."""
+        return median(self._later) if self._later else (self._first or 0.0) / 2
 
 
 def every_second(steps: Iterable[int]) -> list[int]:

@@ -37,7 +37,7 @@ def pretend(
 
 @pytest.mark.parametrize("first", [1.0, 30.0])
 def test_what_is_cheap_is_done_as_planned(first):
-    done, said = pretend(at_every_step("scores"), step_seconds=1.0, costs={"scores": 0.018}, first=first)
+    done, said = pretend(at_every_step("scores"), step_seconds=1.0, costs={"scores": 0.013}, first=first)
     assert said == []
     assert done["scores"] == list(range(1001))
 
@@ -50,7 +50,7 @@ def test_what_is_dear_is_done_less_often_and_stays_within_the_share(cost):
     assert len(set(np.diff(done["scores"][3:]).tolist())) == 1  # evenly
     assert len(said) == 1
     assert re.fullmatch(
-        r"step 2 · attention is looked at less often, to stay within 2% of the run: scores \d+ more \(not 999\)",
+        r"step [12] · attention is looked at less often, to stay within 2% of the run: scores \d+ more \(not \d+\)",
         said[0],
     )
 
@@ -80,9 +80,9 @@ def test_a_first_time_that_is_slow_decides_nothing():
     assert len(done["scores"]) == 1001
 
 
-def test_what_is_too_dear_is_tried_twice_and_done_once_more_at_the_end():
+def test_what_is_too_dear_is_done_at_both_ends():
     done, said = pretend(at_every_step("scores", "maps"), step_seconds=0.1, costs={"scores": 1.0, "maps": 0.0})
-    assert done["scores"] == [0, 1, 1000]
+    assert done["scores"] == [0, 1000]
     assert len(done["maps"]) == 1001
     assert len(said) == 1
 
@@ -95,7 +95,7 @@ def test_scores_are_drawn_and_heads_knocked_out_only_where_scores_are_measured()
 
 
 def test_very_short_runs_are_looked_at_as_planned():
-    done, said = pretend(at_every_step("scores", last=10), step_seconds=0.001, costs={"scores": 0.04})
+    done, said = pretend(at_every_step("scores", last=10), step_seconds=0.001, costs={"scores": 0.02})
     assert said == []
     assert done["scores"] == list(range(11))
 

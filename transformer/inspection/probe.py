@@ -32,7 +32,7 @@ from transformer.model.transformer import Transformer, eval_mode
 REPEAT_ROWS = 32
 SHORTEST_PERIOD = 8
 
-KNOCKOUT_TOKENS, MIN_KNOCKOUT_ROWS = 512, 4
+KNOCKOUT_TOKENS, MIN_KNOCKOUT_ROWS = 256, 4
 """`knockout` is measured on the first rows of the text that make up so many tokens, and on so many rows at least.
 
 A token costs it about L·H/2 passes through the model, all other scores together one. Few tokens suffice because both
