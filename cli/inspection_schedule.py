@@ -13,7 +13,7 @@ KINDS: tuple[Kind, ...] = ("knock-outs", "scores", "score pictures", "maps", "pi
 WITH_SCORES: tuple[Kind, ...] = ("knock-outs", "score pictures")
 """What is done only where scores are measured."""
 
-MAX_SHARE, AIM = 0.02, 0.015
+MAX_SHARE, AIM = 0.02, 0.012
 """Of a run's time that looking at attention may take, and what is planned: not everything can be foreseen."""
 
 FREE_SECONDS = 0.25
