@@ -107,7 +107,7 @@ def test_the_page_has_every_picture_every_loss_and_the_record(trained):
             assert [run["name"] for run in fetch_json(f"{url}data/plugin/attention/runs")["runs"]] == ["char"]
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGINT)
+                os.killpg(process.pid, signal.SIGTERM)  # a shell may have had Ctrl-C ignored
             process.communicate(timeout=10)
 
 
