@@ -40,9 +40,9 @@ def record(tmp_path: Path) -> Record:
                 "sentence": list(range(len(WORDS))),
                 "tokens": [{"text": word, "bytes": None, "special": False} for word in WORDS],
                 "groups": [],
-                "repeats": [],
-                "periods": [],
-                "text": [],
+                "repeats": [[0, 0]],
+                "periods": [1],
+                "text": [[0, 0]],
                 "baseline": {},
             }
         )
