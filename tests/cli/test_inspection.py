@@ -339,7 +339,7 @@ def test_looking_takes_two_percent_of_300_steps_and_changes_nothing(work, monkey
     monkeypatch.setattr(InspectionReport, "_look", timed_look)
     config = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
     settings = ["training.max_steps=300", "training.eval_every=300", "logging.sample_tokens=0"]
-    XX
+    settings += ["data.tokenizer=char", "data.vocab_size=null", "model.context_length=64", "training.batch_size=32"]
     shares = []
     for name, more in (("off", ["inspection.images=0", "inspection.maps=0"]), ("1", []), ("2", []), ("3", [])):
         looked.clear()
