@@ -215,7 +215,10 @@ class Record:
 
     def read_maps(self, step: int) -> bytes:
         """The encoded maps of a step, verified. Raises UserError where they are missing, damaged, foreign or newer."""
-        path, probe = self.map_file(step), self.read_probe()
+        return self._read_maps(step, self.read_probe())
+
+    def _read_maps(self, step: int, probe: StoredProbe) -> bytes:
+        path = self.map_file(step)
         refuse_special(path)
         try:
             content = path.read_bytes()
@@ -244,7 +247,7 @@ class Record:
         frames = [
             {
                 "step": step,
-                "maps": base64.b64encode(self.read_maps(step)).decode("ascii") if with_maps else None,
+                "maps": base64.b64encode(self._read_maps(step, probe)).decode("ascii") if with_maps else None,
                 "detail": None,
                 "report": reports[step].model_dump(mode="json") if step in reports else None,
             }

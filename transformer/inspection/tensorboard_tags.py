@@ -35,7 +35,7 @@ DESCRIPTIONS = {
     BEST_INDUCTION: "Of all heads the highest weight on the token that followed the same token earlier, on repeated "
     "random tokens. Near 1: a head copies what came next the last time.",
     BEST_PREVIOUS_TOKEN: "Of all heads the highest weight on the token just before, on repeated random tokens. "
-    "It rises first: an induction head in a later layer builds on it.",
+    "Near 1: a head always looks one back; induction heads in a later layer build on such heads.",
     COPY_GAP: "Loss on random tokens minus loss on their repetition, in nats. 0: no copying. "
     "It rises to the logarithm of the vocabulary's size when copying works.",
     IN_CONTEXT: "Loss late in the context minus loss early in it, in nats. Negative: the model uses what it has read.",
